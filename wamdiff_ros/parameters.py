@@ -1,0 +1,275 @@
+"""The planner's parameters: one frozen dataclass, the only place where a default is written.
+
+Free of ROS: the node declares them from here (ros/parameter_server.py), the offline tools read
+the same YAML file, and docs/parameters.md is generated from here. Every parameter is read once,
+in `configure`; `from_mapping` refuses bad values with a sentence that names the parameter, the
+value and the remedy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .types import Command
+
+TRANSPORTS = ('auto', 'raw', 'compressed')
+
+
+class ParameterError(ValueError):
+    """A parameter was refused; the message says which, why, and what would be accepted."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One camera of the list `cameras`, from the parameters `camera.<name>.*`."""
+
+    name: str
+    topic: str
+    transport: str = 'auto'
+    stamp_offset_s: float = 0.0
+
+
+def _parameter(default: Any, description: str, *, low=None, high=None, choices=None) -> Any:
+    """Declare a dataclass field with what a ROS ParameterDescriptor needs to know."""
+    return field(
+        default=default,
+        metadata={'description': description, 'low': low, 'high': high, 'choices': choices},
+    )
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All parameters but the per-camera ones; see docs/parameters.md for the table."""
+
+    # -- what is seen -------------------------------------------------------------------------
+    cameras: tuple[str, ...] = _parameter(
+        ('front',),
+        'Names of the cameras, the one that sets t0 first; each has its own parameters '
+        'camera.<name>.topic, camera.<name>.transport and camera.<name>.stamp_offset_s.',
+    )
+    max_frame_age_s: float = _parameter(
+        0.25, 'Oldest camera frame that a tick may plan from [s].', low=0.01, high=10.0
+    )
+    max_camera_skew_s: float = _parameter(
+        0.05, 'Largest difference between the stamps of the cameras of one tick [s].',
+        low=0.0, high=1.0,
+    )
+    max_ego_gap_s: float = _parameter(
+        0.1, 'Farthest that odometry may be interpolated across, or extrapolated beyond its '
+        'newest message, to reach t0 [s].', low=0.001, high=1.0,
+    )
+    default_command: str = _parameter(
+        'straight', 'Navigation command until one arrives.',
+        choices=tuple(command.value for command in Command),
+    )
+    jump_threshold_s: float = _parameter(
+        1.0, 'A forward jump of the clock larger than this, or any backward jump, clears buffers, '
+        'plan and KV cache [s].', low=0.1, high=60.0,
+    )
+    # -- when it plans --------------------------------------------------------------------------
+    rate_hz: float = _parameter(
+        10.0, 'Rate of the fixed grid on which the node plans and publishes [Hz].',
+        low=0.1, high=50.0,
+    )
+    deadline_s: float = _parameter(
+        0.08, 'Time after the grid instant at which the tick is published, with its own plan if '
+        'that is ready [s]; at most one period.', low=0.001, high=10.0,
+    )
+    max_plan_age_s: float = _parameter(
+        1.0, 'Age from which a held plan is replaced by the fallback [s].', low=0.05, high=10.0
+    )
+    fallback: str = _parameter(
+        'stop', 'What is published when the last plan is too old: a braking trajectory along its '
+        'path, or nothing.', choices=('stop', 'silent'),
+    )
+    fallback_deceleration_mps2: float = _parameter(
+        2.5, 'Deceleration of the fallback stop [m/s^2].', low=0.1, high=9.0
+    )
+    # -- what it publishes ----------------------------------------------------------------------
+    trajectory_frame: str = _parameter(
+        'fixed', 'Frame of the trajectories: the odometry\'s fixed frame, or base_link at t0.',
+        choices=('fixed', 'base'),
+    )
+    point_interval_s: float = _parameter(
+        0.1, 'Time between trajectory points [s].', low=0.01, high=0.5
+    )
+    description_period_s: float = _parameter(
+        1.0, 'Time between scene descriptions [s]; 0 turns them off.', low=0.0, high=60.0
+    )
+    description_max_tokens: int = _parameter(
+        64, 'Longest scene description [tokens].', low=1, high=1024
+    )
+    # -- the model ------------------------------------------------------------------------------
+    model_dir: str = _parameter(
+        '', 'Checkpoint folder in Hugging Face layout; empty takes the bundled nano checkpoint.'
+    )
+    device: str = _parameter(
+        'auto', 'Where the network runs; auto takes the first CUDA device, or else the CPU.',
+        choices=('auto', 'cpu', 'cuda'),
+    )
+    dtype: str = _parameter(
+        'auto', 'Precision of the network; auto is float32 on a CPU and bfloat16 on a GPU.',
+        choices=('auto', 'float32', 'bfloat16', 'float16'),
+    )
+    threads: int = _parameter(
+        0, 'CPU threads of the network; 0 leaves the choice to torch.', low=0, high=256
+    )
+    min_pixels: int = _parameter(
+        0, 'Smallest image area after resizing [pixels]; 0 takes the checkpoint\'s own.',
+        low=0, high=16_777_216,
+    )
+    max_pixels: int = _parameter(
+        0, 'Largest image area after resizing [pixels]; 0 takes the checkpoint\'s own.',
+        low=0, high=16_777_216,
+    )
+    # -- decoding -------------------------------------------------------------------------------
+    max_new_tokens: int = _parameter(
+        128, 'Longest trajectory answer [tokens]; rounded up to whole blocks.', low=1, high=4096
+    )
+    unmasking: str = _parameter(
+        'dynamic', 'Which slots of a block are unmasked per denoising step.',
+        choices=('dynamic', 'static', 'sequential'),
+    )
+    denoising_steps: int = _parameter(
+        0, 'Denoising steps per block; 0 takes the checkpoint\'s own, or else one per slot.',
+        low=0, high=1024,
+    )
+    confidence_threshold: float = _parameter(
+        0.9, 'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step.',
+        low=0.0, high=2.0,
+    )
+    temperature: float = _parameter(
+        0.0, 'Sampling temperature; 0 is greedy.', low=0.0, high=10.0
+    )
+    top_p: float = _parameter(1.0, 'Nucleus sampling; 1 is off.', low=0.0, high=1.0)
+    top_k: int = _parameter(0, 'Top-k sampling; 0 is off.', low=0, high=100_000)
+    seed: int = _parameter(0, 'Seed of the sampling.', low=0, high=2**31 - 1)
+
+    # Filled from camera.<name>.*, one per name in `cameras`; not a ROS parameter of its own.
+    camera_settings: tuple[Camera, ...] = field(default=(), metadata={'ros': False})
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> 'Parameters':
+        """Build from flat dotted names (`camera.front.topic`); raises ParameterError."""
+        known = {f.name: f for f in ros_fields()}
+        plain = {}
+        camera_values: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            if name in known:
+                plain[name] = _checked(name, value, known[name])
+            elif name.startswith('camera.') and name.count('.') == 2:
+                _, camera, key = name.split('.')
+                camera_values.setdefault(camera, {})[key] = value
+            else:
+                raise ParameterError(f'{name}: no such parameter')
+        cameras = plain.get('cameras', known['cameras'].default)
+        settings = _camera_settings(cameras, camera_values)
+        parameters = cls(**plain, camera_settings=settings)
+        parameters._check_together()
+        return parameters
+
+    @property
+    def period_ns(self) -> int:
+        """Time between two grid instants."""
+        return round(1e9 / self.rate_hz)
+
+    def _check_together(self) -> None:
+        if self.deadline_s * self.rate_hz > 1.0 + 1e-9:
+            raise ParameterError(
+                f'deadline_s: {self.deadline_s} s is longer than one period '
+                f'({1 / self.rate_hz:g} s at rate_hz {self.rate_hz:g}); lower one of the two'
+            )
+        if self.max_pixels and self.min_pixels > self.max_pixels:
+            raise ParameterError(
+                f'min_pixels: {self.min_pixels} is above max_pixels {self.max_pixels}'
+            )
+
+
+def ros_fields() -> list:
+    """Return the dataclass fields that are ROS parameters, in order."""
+    return [f for f in fields(Parameters) if f.metadata.get('ros', True)]
+
+
+def camera_defaults(name: str) -> dict[str, Any]:
+    """Return the per-camera parameters of the camera `name` with their defaults."""
+    return {
+        f'camera.{name}.topic': f'camera/{name}/image',
+        f'camera.{name}.transport': 'auto',
+        f'camera.{name}.stamp_offset_s': 0.0,
+    }
+
+
+CAMERA_DESCRIPTIONS = {
+    'topic': 'Image topic, sensor_msgs/Image or sensor_msgs/CompressedImage.',
+    'transport': 'auto takes the message type that is on the topic, raw and compressed insist.',
+    'stamp_offset_s': 'Added to the camera\'s stamps, for a driver that stamps late or early [s].',
+}
+
+
+def _checked(name: str, value: Any, spec) -> Any:
+    """Return `value` in the type of the field `spec`, or raise ParameterError."""
+    if isinstance(spec.default, tuple):
+        return _checked_cameras(name, value)
+    wanted = type(spec.default)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not wanted:
+        raise ParameterError(
+            f'{name}: {value!r} is a {type(value).__name__}, wanted a {wanted.__name__}'
+        )
+    low, high, choices = (spec.metadata[key] for key in ('low', 'high', 'choices'))
+    # A NaN is outside every range, which `not (low <= value)` says and `value < low` does not.
+    if low is not None and not low <= value <= high:
+        raise ParameterError(f'{name}: {value!r} is outside {low} … {high}')
+    if choices is not None and value not in choices:
+        raise ParameterError(f'{name}: {value!r} is not one of {", ".join(choices)}')
+    return value
+
+
+def _checked_cameras(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(entry, str) for entry in value):
+        raise ParameterError(f'{name}: {value!r} is not a list of names, wanted e.g. [front]')
+    cameras = tuple(value)
+    if not cameras:
+        raise ParameterError(f'{name}: the list is empty, name at least one camera')
+    for camera in cameras:
+        if not camera.isidentifier():
+            raise ParameterError(f'{name}: {camera!r} is not a name (letters, digits, _)')
+    if len(set(cameras)) < len(cameras):
+        raise ParameterError(f'{name}: {list(cameras)} names a camera twice')
+    return cameras
+
+
+def _camera_settings(cameras, values) -> tuple[Camera, ...]:
+    for camera in values:
+        if camera not in cameras:
+            raise ParameterError(
+                f'camera.{camera}.*: there is no camera {camera!r} in cameras {list(cameras)}'
+            )
+    settings = []
+    for camera in cameras:
+        given = values.get(camera, {})
+        for key in given:
+            if key not in CAMERA_DESCRIPTIONS:
+                raise ParameterError(f'camera.{camera}.{key}: no such parameter')
+        prefix = f'camera.{camera}.'
+        merged = {k[len(prefix):]: v for k, v in camera_defaults(camera).items()} | given
+        for key, kind in (('topic', str), ('transport', str), ('stamp_offset_s', float)):
+            if key == 'stamp_offset_s' and type(merged[key]) is int:
+                merged[key] = float(merged[key])
+            if type(merged[key]) is not kind:
+                raise ParameterError(f'{prefix}{key}: {merged[key]!r} is not a {kind.__name__}')
+        if not merged['topic']:
+            raise ParameterError(f'{prefix}topic: is empty, name the camera\'s image topic')
+        if merged['transport'] not in TRANSPORTS:
+            raise ParameterError(
+                f'{prefix}transport: {merged["transport"]!r} is not one of {", ".join(TRANSPORTS)}'
+            )
+        if not abs(merged['stamp_offset_s']) <= 1.0:
+            raise ParameterError(f'{prefix}stamp_offset_s: {merged["stamp_offset_s"]} is outside ±1')
+        settings.append(Camera(camera, **merged))
+    topics = [camera.topic for camera in settings]
+    for topic in topics:
+        if topics.count(topic) > 1:
+            raise ParameterError(f'camera.*.topic: two cameras share the topic {topic!r}')
+    return tuple(settings)
