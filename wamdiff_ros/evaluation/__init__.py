@@ -1,0 +1,1 @@
+"""Recordings: reading and writing bags, metrics, and what a person looks at afterwards."""

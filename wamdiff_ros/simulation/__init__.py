@@ -1,0 +1,1 @@
+"""Worlds that the project makes itself, to drive and to look at."""
