@@ -51,43 +51,60 @@ class Parameters:
         0.25, 'Oldest camera frame that a tick may plan from [s].', low=0.01, high=10.0
     )
     max_camera_skew_s: float = _parameter(
-        0.05, 'Largest difference between the stamps of the cameras of one tick [s].',
-        low=0.0, high=1.0,
+        0.05,
+        'Largest difference between the stamps of the cameras of one tick [s].',
+        low=0.0,
+        high=1.0,
     )
     max_ego_gap_s: float = _parameter(
-        0.1, 'Farthest that odometry may be interpolated across, or extrapolated beyond its '
-        'newest message, to reach t0 [s].', low=0.001, high=1.0,
+        0.1,
+        'Farthest that odometry may be interpolated across, or extrapolated beyond its '
+        'newest message, to reach t0 [s].',
+        low=0.001,
+        high=1.0,
     )
     default_command: str = _parameter(
-        'straight', 'Navigation command until one arrives.',
+        'straight',
+        'Navigation command until one arrives.',
         choices=tuple(command.value for command in Command),
     )
     jump_threshold_s: float = _parameter(
-        1.0, 'A forward jump of the clock larger than this, or any backward jump, clears buffers, '
-        'plan and KV cache [s].', low=0.1, high=60.0,
+        1.0,
+        'A forward jump of the clock larger than this, or any backward jump, clears buffers, '
+        'plan and KV cache [s].',
+        low=0.1,
+        high=60.0,
     )
     # -- when it plans --------------------------------------------------------------------------
     rate_hz: float = _parameter(
-        10.0, 'Rate of the fixed grid on which the node plans and publishes [Hz].',
-        low=0.1, high=50.0,
+        10.0,
+        'Rate of the fixed grid on which the node plans and publishes [Hz].',
+        low=0.1,
+        high=50.0,
     )
     deadline_s: float = _parameter(
-        0.08, 'Time after the grid instant at which the tick is published, with its own plan if '
-        'that is ready [s]; at most one period.', low=0.001, high=10.0,
+        0.08,
+        'Time after the grid instant at which the tick is published, with its own plan if '
+        'that is ready [s]; at most one period.',
+        low=0.001,
+        high=10.0,
     )
     max_plan_age_s: float = _parameter(
         1.0, 'Age from which a held plan is replaced by the fallback [s].', low=0.05, high=10.0
     )
     fallback: str = _parameter(
-        'stop', 'What is published when the last plan is too old: a braking trajectory along its '
-        'path, or nothing.', choices=('stop', 'silent'),
+        'stop',
+        'What is published when the last plan is too old: a braking trajectory along its '
+        'path, or nothing.',
+        choices=('stop', 'silent'),
     )
     fallback_deceleration_mps2: float = _parameter(
         2.5, 'Deceleration of the fallback stop [m/s^2].', low=0.1, high=9.0
     )
     # -- what it publishes ----------------------------------------------------------------------
     trajectory_frame: str = _parameter(
-        'fixed', 'Frame of the trajectories: the odometry\'s fixed frame, or base_link at t0.',
+        'fixed',
+        "Frame of the trajectories: the odometry's fixed frame, or base_link at t0.",
         choices=('fixed', 'base'),
     )
     point_interval_s: float = _parameter(
@@ -104,43 +121,52 @@ class Parameters:
         '', 'Checkpoint folder in Hugging Face layout; empty takes the bundled nano checkpoint.'
     )
     device: str = _parameter(
-        'auto', 'Where the network runs; auto takes the first CUDA device, or else the CPU.',
+        'auto',
+        'Where the network runs; auto takes the first CUDA device, or else the CPU.',
         choices=('auto', 'cpu', 'cuda'),
     )
     dtype: str = _parameter(
-        'auto', 'Precision of the network; auto is float32 on a CPU and bfloat16 on a GPU.',
+        'auto',
+        'Precision of the network; auto is float32 on a CPU and bfloat16 on a GPU.',
         choices=('auto', 'float32', 'bfloat16', 'float16'),
     )
     threads: int = _parameter(
         0, 'CPU threads of the network; 0 leaves the choice to torch.', low=0, high=256
     )
     min_pixels: int = _parameter(
-        0, 'Smallest image area after resizing [pixels]; 0 takes the checkpoint\'s own.',
-        low=0, high=16_777_216,
+        0,
+        "Smallest image area after resizing [pixels]; 0 takes the checkpoint's own.",
+        low=0,
+        high=16_777_216,
     )
     max_pixels: int = _parameter(
-        0, 'Largest image area after resizing [pixels]; 0 takes the checkpoint\'s own.',
-        low=0, high=16_777_216,
+        0,
+        "Largest image area after resizing [pixels]; 0 takes the checkpoint's own.",
+        low=0,
+        high=16_777_216,
     )
     # -- decoding -------------------------------------------------------------------------------
     max_new_tokens: int = _parameter(
         128, 'Longest trajectory answer [tokens]; rounded up to whole blocks.', low=1, high=4096
     )
     unmasking: str = _parameter(
-        'dynamic', 'Which slots of a block are unmasked per denoising step.',
+        'dynamic',
+        'Which slots of a block are unmasked per denoising step.',
         choices=('dynamic', 'static', 'sequential'),
     )
     denoising_steps: int = _parameter(
-        0, 'Denoising steps per block; 0 takes the checkpoint\'s own, or else one per slot.',
-        low=0, high=1024,
+        0,
+        "Denoising steps per block; 0 takes the checkpoint's own, or else one per slot.",
+        low=0,
+        high=1024,
     )
     confidence_threshold: float = _parameter(
-        0.9, 'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step.',
-        low=0.0, high=2.0,
+        0.9,
+        'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step.',
+        low=0.0,
+        high=2.0,
     )
-    temperature: float = _parameter(
-        0.0, 'Sampling temperature; 0 is greedy.', low=0.0, high=10.0
-    )
+    temperature: float = _parameter(0.0, 'Sampling temperature; 0 is greedy.', low=0.0, high=10.0)
     top_p: float = _parameter(1.0, 'Nucleus sampling; 1 is off.', low=0.0, high=1.0)
     top_k: int = _parameter(0, 'Top-k sampling; 0 is off.', low=0, high=100_000)
     seed: int = _parameter(0, 'Seed of the sampling.', low=0, high=2**31 - 1)
@@ -202,7 +228,7 @@ def camera_defaults(name: str) -> dict[str, Any]:
 CAMERA_DESCRIPTIONS = {
     'topic': 'Image topic, sensor_msgs/Image or sensor_msgs/CompressedImage.',
     'transport': 'auto takes the message type that is on the topic, raw and compressed insist.',
-    'stamp_offset_s': 'Added to the camera\'s stamps, for a driver that stamps late or early [s].',
+    'stamp_offset_s': "Added to the camera's stamps, for a driver that stamps late or early [s].",
 }
 
 
@@ -253,20 +279,22 @@ def _camera_settings(cameras, values) -> tuple[Camera, ...]:
             if key not in CAMERA_DESCRIPTIONS:
                 raise ParameterError(f'camera.{camera}.{key}: no such parameter')
         prefix = f'camera.{camera}.'
-        merged = {k[len(prefix):]: v for k, v in camera_defaults(camera).items()} | given
+        merged = {k[len(prefix) :]: v for k, v in camera_defaults(camera).items()} | given
         for key, kind in (('topic', str), ('transport', str), ('stamp_offset_s', float)):
             if key == 'stamp_offset_s' and type(merged[key]) is int:
                 merged[key] = float(merged[key])
             if type(merged[key]) is not kind:
                 raise ParameterError(f'{prefix}{key}: {merged[key]!r} is not a {kind.__name__}')
         if not merged['topic']:
-            raise ParameterError(f'{prefix}topic: is empty, name the camera\'s image topic')
+            raise ParameterError(f"{prefix}topic: is empty, name the camera's image topic")
         if merged['transport'] not in TRANSPORTS:
             raise ParameterError(
                 f'{prefix}transport: {merged["transport"]!r} is not one of {", ".join(TRANSPORTS)}'
             )
         if not abs(merged['stamp_offset_s']) <= 1.0:
-            raise ParameterError(f'{prefix}stamp_offset_s: {merged["stamp_offset_s"]} is outside ±1')
+            raise ParameterError(
+                f'{prefix}stamp_offset_s: {merged["stamp_offset_s"]} is outside -1 … 1'
+            )
         settings.append(Camera(camera, **merged))
     topics = [camera.topic for camera in settings]
     for topic in topics:

@@ -38,7 +38,7 @@ class CameraFrame:
 
 @dataclass(frozen=True)
 class EgoState:
-    """Motion of the vehicle at `stamp_ns`: pose in the fixed frame, velocities in the base frame."""
+    """Motion of the vehicle: pose in the fixed frame, velocities in the base frame."""
 
     stamp_ns: int
     fixed_frame: str
@@ -89,6 +89,7 @@ class StageTimings:
     stages_ns: tuple[tuple[str, int], ...] = ()
 
     def total_ns(self) -> int:
+        """Return the sum over all stages."""
         return sum(duration_ns for _, duration_ns in self.stages_ns)
 
 

@@ -1,0 +1,1 @@
+"""How answers are decoded: algorithms that read like the papers, over any block model."""

@@ -1,0 +1,53 @@
+"""Plain autoregressive decoding: one token a forward, each predicted by the one before it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from .block_diffusion import Answer, Trace
+from .sampling import Sampling, sample
+
+
+class TokenModel(Protocol):
+    """A network with the prompt in its KV cache, whose last row predicts the first new token."""
+
+    batch: int
+    device: torch.device
+
+    def first_logits(self) -> torch.Tensor:
+        """Return logits float32 [n, vocab] at the last prompt token."""
+        ...
+
+    def append(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Append tokens [n] to the cache and return the logits float32 [n, vocab] after them."""
+        ...
+
+
+@torch.inference_mode()
+def decode_tokens(
+    model: TokenModel,
+    eos_token_ids: tuple[int, ...],
+    sampling: Sampling,
+    max_new_tokens: int,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    trace: Trace | None = None,
+) -> list[Answer]:
+    """Decode one answer per prompt; `stop` is asked before every forward."""
+    trace = Trace() if trace is None else trace
+    generator = sampling.generator(model.device)
+    answers: list[list[int]] = [[] for _ in range(model.batch)]
+    finished = [False] * model.batch
+    logits = model.first_logits()
+    for index in range(max_new_tokens):
+        tokens, _ = sample(logits, sampling, generator)
+        for row, token in enumerate(tokens.tolist()):
+            finished[row] = finished[row] or token in eos_token_ids
+            if not finished[row]:
+                answers[row].append(token)
+        if all(finished) or index == max_new_tokens - 1 or stop():
+            break
+        logits = model.append(tokens)
+        trace.steps_per_block.append(1)
+    return [Answer(tuple(tokens), done) for tokens, done in zip(answers, finished, strict=True)]

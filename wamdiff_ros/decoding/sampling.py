@@ -1,0 +1,51 @@
+"""From logits to a token and the confidence in it, per slot."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Greedy at temperature 0; otherwise temperature, then top-k, then top-p."""
+
+    temperature: float = 0.0
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0  # 1: off
+    seed: int = 0
+
+    def __post_init__(self):
+        if not self.temperature >= 0.0:
+            raise ValueError(f'temperature {self.temperature} is below 0')
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f'top_p {self.top_p} is outside 0 … 1 (0 excluded)')
+        if self.top_k < 0:
+            raise ValueError(f'top_k {self.top_k} is below 0')
+
+    def generator(self, device: torch.device) -> torch.Generator | None:
+        """Return a freshly seeded generator, so that equal calls give equal answers."""
+        if self.temperature == 0.0:
+            return None
+        return torch.Generator(device).manual_seed(self.seed)
+
+
+def sample(
+    logits: torch.Tensor, sampling: Sampling, generator: torch.Generator | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits float32 [m, vocab] → token ids [m] and their probabilities [m]."""
+    if sampling.temperature == 0.0:
+        best, tokens = logits.max(dim=-1)
+        return tokens, torch.exp(best - logits.logsumexp(dim=-1))
+    logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.shape[-1]:
+        smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, -torch.inf)
+    if sampling.top_p < 1.0:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        probability = ordered.softmax(dim=-1)
+        # A token stays if those before it have not reached top_p, so the first always does.
+        beyond = probability.cumsum(dim=-1) - probability >= sampling.top_p
+        logits = logits.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
+    probability = logits.softmax(dim=-1)
+    tokens = torch.multinomial(probability, 1, generator=generator)
+    return tokens[:, 0], probability.gather(-1, tokens)[:, 0]

@@ -1,0 +1,1 @@
+"""The network: configuration, text and vision towers, weights, tokenizer."""

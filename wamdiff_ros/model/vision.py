@@ -1,0 +1,146 @@
+"""The vision tower: one image's patches to language-sized tokens, plus deepstack features.
+
+One image at a time: frames of different cameras do not see each other, and a frame's tokens can
+then be kept for as long as the frame is. Not responsible for resizing (see image_processor).
+"""
+
+import torch
+from torch import nn
+
+from .config import VisionConfig
+from .rope import axial_angles, merge_order, rotate
+
+
+class PatchEmbed(nn.Module):
+    """A 3-D convolution whose stride is its kernel, which is a linear map of each patch."""
+
+    def __init__(self, config: VisionConfig):
+        super().__init__()
+        size = (config.temporal_patch_size, config.patch_size, config.patch_size)
+        # The convolution holds the weight in the checkpoint's layout; it is never run as one.
+        self.proj = nn.Conv3d(config.in_channels, config.hidden_size, size, stride=size)
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """Patches [p, channels*time*height*width] → [p, hidden]."""
+        return nn.functional.linear(patches, self.proj.weight.flatten(1), self.proj.bias)
+
+
+class VisionMLP(nn.Module):
+    """Feed-forward with the tanh form of GELU."""
+
+    def __init__(self, config: VisionConfig):
+        super().__init__()
+        self.linear_fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.linear_fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [p, hidden] → the same shape."""
+        return self.linear_fc2(nn.functional.gelu(self.linear_fc1(x), approximate='tanh'))
+
+
+class VisionAttention(nn.Module):
+    """Full attention among the patches of one image."""
+
+    def __init__(self, config: VisionConfig):
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.proj = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """x [p, hidden] → the same shape."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [p, 3, heads, d]
+        query, key, value = (part.transpose(0, 1) for part in qkv.unbind(1))  # [heads, p, d]
+        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+        out = nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+        return self.proj(out.transpose(0, 1).flatten(1))
+
+
+class VisionBlock(nn.Module):
+    """One pre-norm transformer block."""
+
+    def __init__(self, config: VisionConfig):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.hidden_size, eps=1e-6)
+        self.norm2 = nn.LayerNorm(config.hidden_size, eps=1e-6)
+        self.attn = VisionAttention(config)
+        self.mlp = VisionMLP(config)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """x [p, hidden] → the same shape."""
+        x = x + self.attn(self.norm1(x), cos, sin)
+        return x + self.mlp(self.norm2(x))
+
+
+class PatchMerger(nn.Module):
+    """Merge each window of patches to one token; deepstack mergers norm after the merge."""
+
+    def __init__(self, config: VisionConfig, norm_merged: bool):
+        super().__init__()
+        self.merged_size = config.hidden_size * config.spatial_merge_size**2
+        self.norm_merged = norm_merged
+        size = self.merged_size if norm_merged else config.hidden_size
+        self.norm = nn.LayerNorm(size, eps=1e-6)
+        self.linear_fc1 = nn.Linear(self.merged_size, self.merged_size)
+        self.linear_fc2 = nn.Linear(self.merged_size, config.out_hidden_size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [p, hidden] → [p / merge_size**2, out_hidden]."""
+        if self.norm_merged:
+            x = self.norm(x.reshape(-1, self.merged_size))
+        else:
+            x = self.norm(x).reshape(-1, self.merged_size)
+        return self.linear_fc2(nn.functional.gelu(self.linear_fc1(x)))
+
+
+class VisionTower(nn.Module):
+    """Patches of one image → its tokens."""
+
+    def __init__(self, config: VisionConfig):
+        super().__init__()
+        self.config = config
+        self.patch_embed = PatchEmbed(config)
+        self.pos_embed = nn.Embedding(config.num_position_embeddings, config.hidden_size)
+        self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.depth))
+        self.merger = PatchMerger(config, norm_merged=False)
+        self.deepstack_merger_list = nn.ModuleList(
+            PatchMerger(config, norm_merged=True) for _ in config.deepstack_layers
+        )
+
+    def position_embedding(self, height: int, width: int) -> torch.Tensor:
+        """Return the learned square grid, resampled bilinearly to [height*width, hidden]."""
+        side = round(self.config.num_position_embeddings**0.5)
+        square = self.pos_embed.weight.reshape(1, side, side, -1).permute(0, 3, 1, 2)
+        grid = nn.functional.interpolate(
+            square.float(), (height, width), mode='bilinear', align_corners=True
+        )
+        grid = grid[0].permute(1, 2, 0).to(square.dtype)
+        return merge_order(grid, self.config.spatial_merge_size)
+
+    def forward(
+        self, patches: torch.Tensor, grid: tuple[int, int, int]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Encode one image.
+
+        patches [height*width, channels*time*patch*patch] in merge-window order; grid (1, height,
+        width) in patches. Returns tokens [height*width / merge**2, out_hidden] and one tensor of
+        that shape per deepstack layer.
+        """
+        time, height, width = grid
+        if time != 1 or patches.shape[0] != height * width:
+            raise ValueError(f'{patches.shape[0]} patches do not fill a grid of {grid}')
+        config = self.config
+        x = self.patch_embed(patches.to(self.pos_embed.weight.dtype))
+        x = x + self.position_embedding(height, width)
+        angles = axial_angles(
+            height, width, config.spatial_merge_size, config.hidden_size // config.num_heads
+        ).to(x.device)
+        cos, sin = angles.cos(), angles.sin()
+        deepstack = []
+        for index, block in enumerate(self.blocks):
+            x = block(x, cos, sin)
+            # The reference takes mergers in the order of the list, one per listed layer.
+            if index in config.deepstack_layers:
+                merger = config.deepstack_layers.index(index)
+                deepstack.append(self.deepstack_merger_list[merger](x))
+        return self.merger(x), deepstack
