@@ -1,0 +1,212 @@
+"""ROS messages from and to the nouns of `types`. Times stay integer nanoseconds throughout."""
+
+from dataclasses import replace
+from functools import partial
+
+from builtin_interfaces.msg import Duration, Time
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion
+from nav_msgs.msg import Odometry, Path
+from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import Header
+
+from wamdiff_ros.msg import (
+    NavigationCommand,
+    PlannedTrajectory,
+    SceneSection,
+    StageTiming,
+    TrajectoryPoint,
+)
+from wamdiff_ros.msg import SceneDescription as SceneDescriptionMsg
+
+from ..observation.frame_buffer import EncodedFrame
+from ..observation.image_decoding import decode_compressed, decode_raw
+from ..parameters import Camera
+from ..planning.publication import Publication
+from ..planning.trajectory import to_fixed
+from ..types import Command, EgoState, PlanStatus, SceneDescription, StageTimings
+
+_COMMANDS = {
+    NavigationCommand.STRAIGHT: Command.STRAIGHT,
+    NavigationCommand.LEFT: Command.LEFT,
+    NavigationCommand.RIGHT: Command.RIGHT,
+}
+TRAJECTORY_STATUS = {
+    PlanStatus.NOMINAL: PlannedTrajectory.NOMINAL,
+    PlanStatus.HELD: PlannedTrajectory.HELD,
+    PlanStatus.FALLBACK_STOP: PlannedTrajectory.FALLBACK_STOP,
+}
+
+# -- time ---------------------------------------------------------------------------------------
+
+
+def time_message(time_ns: int) -> Time:
+    """Return nanoseconds since the clock's epoch as a message."""
+    sec, nanosec = divmod(time_ns, 1_000_000_000)
+    return Time(sec=sec, nanosec=nanosec)
+
+
+def duration_message(duration_ns: int) -> Duration:
+    """Return a duration as a message; a negative one has a negative `sec`, `nanosec` is >= 0."""
+    sec, nanosec = divmod(duration_ns, 1_000_000_000)
+    return Duration(sec=sec, nanosec=nanosec)
+
+
+def duration_ns(message: Duration) -> int:
+    """Return a duration message in nanoseconds."""
+    return message.sec * 1_000_000_000 + message.nanosec
+
+
+def stamp_ns(stamp: Time) -> int:
+    """Return a header's stamp in nanoseconds; raises ValueError for a stamp nobody set."""
+    time_ns = stamp.sec * 1_000_000_000 + stamp.nanosec
+    if time_ns == 0:
+        raise ValueError('header.stamp is zero; the driver must stamp its messages')
+    return time_ns
+
+
+# -- messages to nouns --------------------------------------------------------------------------
+
+
+def encoded_raw(message: Image, camera: Camera) -> EncodedFrame:
+    """Wrap an image without copying it; raises ValueError for a zero stamp."""
+    decode = partial(
+        decode_raw,
+        message.encoding,
+        message.height,
+        message.width,
+        message.step,
+        message.data,
+        bool(message.is_bigendian),
+    )
+    return EncodedFrame(_camera_stamp_ns(message, camera), camera.name, decode)
+
+
+def encoded_compressed(message: CompressedImage, camera: Camera) -> EncodedFrame:
+    """Wrap a compressed image without copying it; raises ValueError for a zero stamp."""
+    decode = partial(decode_compressed, message.data, message.format)
+    return EncodedFrame(_camera_stamp_ns(message, camera), camera.name, decode)
+
+
+def _camera_stamp_ns(message, camera: Camera) -> int:
+    return stamp_ns(message.header.stamp) + round(camera.stamp_offset_s * 1e9)
+
+
+def ego_state(message: Odometry) -> EgoState:
+    """Take pose (in the header's frame) and twist (in the child's) from an odometry message.
+
+    An empty child frame is read as base_link, as in REP-105; acceleration is left at zero for
+    the ego buffer to fill in. Raises ValueError for a zero stamp or an empty header frame.
+    """
+    if not message.header.frame_id:
+        raise ValueError('header.frame_id is empty; the driver must name its fixed frame')
+    position, orientation = message.pose.pose.position, message.pose.pose.orientation
+    twist = message.twist.twist
+    return EgoState(
+        stamp_ns=stamp_ns(message.header.stamp),
+        fixed_frame=message.header.frame_id,
+        base_frame=message.child_frame_id or 'base_link',
+        position_fixed_m=(position.x, position.y, position.z),
+        orientation_xyzw=(orientation.x, orientation.y, orientation.z, orientation.w),
+        velocity_base_mps=(twist.linear.x, twist.linear.y),
+        yaw_rate_radps=twist.angular.z,
+        acceleration_base_mps2=(0.0, 0.0),
+    )
+
+
+def command(message: NavigationCommand) -> Command:
+    """Return the command; raises ValueError for a value that is none of the constants."""
+    if message.command not in _COMMANDS:
+        known = ', '.join(f'{value} {command.value}' for value, command in _COMMANDS.items())
+        raise ValueError(f'command {message.command} is none of {known}')
+    return _COMMANDS[message.command]
+
+
+# -- nouns to messages --------------------------------------------------------------------------
+
+
+def planned_trajectory(
+    publication: Publication, sequence: int, in_fixed_frame: bool
+) -> PlannedTrajectory:
+    """Return the message of a publication that has a plan.
+
+    Poses are in the odometry's fixed frame, or in the base frame at t0.
+    """
+    plan = publication.plan
+    trajectory, ego = plan.trajectory, plan.ego
+    if in_fixed_frame:
+        frame, pose_of_base = ego.fixed_frame, ego
+    else:
+        frame, pose_of_base = ego.base_frame, _at_origin(ego)
+    positions_m, quaternions = to_fixed(trajectory, pose_of_base)
+    columns = zip(
+        trajectory.time_ns.tolist(),
+        positions_m.tolist(),
+        quaternions.tolist(),
+        trajectory.speed_mps.tolist(),
+        trajectory.acceleration_mps2.tolist(),
+        trajectory.heading_rate_radps.tolist(),
+        trajectory.curvature_1pm.tolist(),
+        strict=True,
+    )
+    points = [
+        TrajectoryPoint(
+            time_from_start=duration_message(time_ns),
+            pose=Pose(
+                position=Point(x=position[0], y=position[1], z=position[2]),
+                orientation=Quaternion(
+                    x=quaternion[0], y=quaternion[1], z=quaternion[2], w=quaternion[3]
+                ),
+            ),
+            speed_mps=speed,
+            acceleration_mps2=acceleration,
+            heading_rate_radps=heading_rate,
+            curvature_1pm=curvature,
+        )
+        for time_ns, position, quaternion, speed, acceleration, heading_rate, curvature in columns
+    ]
+    return PlannedTrajectory(
+        header=Header(stamp=time_message(plan.t0_ns), frame_id=frame),
+        sequence=sequence,
+        status=TRAJECTORY_STATUS[publication.status],
+        age=duration_message(publication.age_ns),
+        valid_until=time_message(publication.valid_until_ns),
+        points=points,
+    )
+
+
+def _at_origin(ego: EgoState) -> EgoState:
+    return replace(ego, position_fixed_m=(0.0, 0.0, 0.0), orientation_xyzw=(0.0, 0.0, 0.0, 1.0))
+
+
+def path(trajectory: PlannedTrajectory) -> Path:
+    """Return the trajectory's poses, each stamped with the time at which it is reached."""
+    poses = []
+    t0 = trajectory.header.stamp
+    t0_ns = t0.sec * 1_000_000_000 + t0.nanosec
+    for point in trajectory.points:
+        stamp = time_message(t0_ns + duration_ns(point.time_from_start))
+        header = Header(stamp=stamp, frame_id=trajectory.header.frame_id)
+        poses.append(PoseStamped(header=header, pose=point.pose))
+    return Path(header=trajectory.header, poses=poses)
+
+
+def scene_description(
+    description: SceneDescription, sequence: int, now_ns: int
+) -> SceneDescriptionMsg:
+    """Return the message as published at `now_ns`, tick `sequence`."""
+    return SceneDescriptionMsg(
+        header=Header(stamp=time_message(description.t0_ns), frame_id=description.base_frame),
+        sequence=sequence,
+        age=duration_message(now_ns - description.t0_ns),
+        text=description.text,
+        sections=[SceneSection(name=name, text=text) for name, text in description.sections],
+        truncated=description.truncated,
+    )
+
+
+def stage_timings(timings: StageTimings) -> list[StageTiming]:
+    """Return the stages in their order."""
+    return [
+        StageTiming(name=name, duration=duration_message(duration))
+        for name, duration in timings.stages_ns
+    ]

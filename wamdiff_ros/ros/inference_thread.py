@@ -1,0 +1,217 @@
+"""The one thread that owns the model: it loads it, plans, describes, resets and drops it.
+
+Free of ROS. Requests come through a mailbox with one slot; outcomes go to the request's own
+callables, called in this thread. Knows nothing of deadlines: what is too late is for the
+publication to judge.
+"""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..observation.not_ready import NotReady
+from ..types import Observation, PlanningResult, SceneDescription, StageTimings
+
+
+class Session(Protocol):
+    """What the thread needs of a `runtime.session.PlanningSession`."""
+
+    backend: str
+    model_name: str
+
+    def plan(self, observation: Observation) -> PlanningResult: ...  # noqa: D102
+
+    def describe(  # noqa: D102
+        self, observation: Observation, stop: Callable[[], bool]
+    ) -> tuple[SceneDescription | None, StageTimings]: ...
+
+    def reset(self) -> None: ...  # noqa: D102
+
+
+# Called with a progress sink and with "was the load cancelled?".
+Loader = Callable[[Callable[[str], None], Callable[[], bool]], Session]
+
+
+@dataclass(frozen=True)
+class TickRequest:
+    """One tick's inference: what to look at, and where the outcome goes."""
+
+    tick: int  # number of the grid instant
+    epoch: int  # for the caller to know outcomes from before a reset
+    grid_ns: int
+    observe: Callable[[int], Observation]  # at grid_ns, or raises NotReady
+    deliver: Callable[['TickOutcome | DescriptionOutcome'], None]  # called in the thread
+    describe: bool = False  # a scene description is due
+    describe_until_s: float = 0.0  # time.monotonic() at which a description hands over
+
+
+@dataclass(frozen=True, eq=False)
+class TickOutcome:
+    """A plan, or why there is none: `result` is None when nothing was inferred."""
+
+    request: TickRequest
+    result: PlanningResult | None
+    reason: str  # '' with a valid plan
+    elapsed_ns: int  # wall time from the start of the tick's work
+    traceback: str = ''  # of an exception, for the log
+    cleared: str = ''  # why the KV cache was cleared before this inference
+
+
+@dataclass(frozen=True, eq=False)
+class DescriptionOutcome:
+    """What the model says at a tick; `reason` when the attempt failed."""
+
+    request: TickRequest
+    description: SceneDescription | None
+    timings: StageTimings
+    reason: str = ''
+    traceback: str = ''
+
+
+class InferenceThread:
+    """Starts loading at once; `loaded` resolves to the session's (backend, model name)."""
+
+    def __init__(self, load: Loader, max_gap_ns: int) -> None:
+        self.loaded: Future[tuple[str, str]] = Future()
+        self.progress = 'starting'  # what loading is doing, for people
+        self._load = load
+        self._max_gap_ns = max_gap_ns
+        self._changed = threading.Condition()
+        self._request: TickRequest | None = None
+        self._planning: TickRequest | None = None
+        self._reset_due = False
+        self._closing = False
+        self._last: Observation | None = None
+        # Daemonic: a load stuck in foreign code must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name='inference', daemon=True)
+        self._thread.start()
+
+    def submit(self, request: TickRequest) -> TickRequest | None:
+        """Hand over a tick; returns the one that is skipped for it: itself, an older, or none."""
+        with self._changed:
+            if self._planning is not None or self._closing:
+                return request
+            skipped, self._request = self._request, request
+            self._changed.notify()
+            return skipped
+
+    @property
+    def planning_tick(self) -> int | None:
+        """The tick that is being planned now, if one is."""
+        planning = self._planning
+        return None if planning is None else planning.tick
+
+    def reset(self) -> None:
+        """Clear the KV cache before anything else is inferred; drops a waiting request."""
+        with self._changed:
+            self._request = None
+            self._reset_due = True
+            self._changed.notify()
+
+    def close(self, timeout_s: float) -> bool:
+        """Cancel a load, or end after the inference in progress; False if still running then."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # -- in the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            session = self._load(self._note_progress, lambda: self._closing)
+            self.loaded.set_result((session.backend, session.model_name))
+        except BaseException as error:  # whatever it is belongs to the one who waits for the load
+            self.loaded.set_exception(error)
+            return
+        while (request := self._next()) is not None:
+            self._infer(session, request)
+
+    def _note_progress(self, text: str) -> None:
+        self.progress = text
+
+    def _next(self) -> TickRequest | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._request is not None or self._closing)
+            if self._closing:
+                return None
+            self._planning, self._request = self._request, None
+            return self._planning
+
+    def _infer(self, session: Session, request: TickRequest) -> None:
+        start_ns = time.monotonic_ns()
+        observation, cleared = None, ''
+        try:
+            observation, result, reason, cleared = self._plan(session, request, start_ns)
+            trace = ''
+        except Exception as error:  # a failed tick, said aloud; the thread goes on
+            result, reason = None, f'inference failed: {type(error).__name__}: {error}'
+            trace = traceback.format_exc()
+            self._reset_due = True  # the cache may hold half a forward
+        finally:
+            self._planning = None
+        elapsed_ns = time.monotonic_ns() - start_ns
+        request.deliver(TickOutcome(request, result, reason, elapsed_ns, trace, cleared))
+        if observation is not None and request.describe:
+            self._describe(session, request, observation)
+
+    def _plan(self, session: Session, request: TickRequest, start_ns: int):
+        if self._reset_due:
+            self._reset_due = False
+            self._last = None
+            session.reset()
+        try:
+            observation = request.observe(request.grid_ns)
+        except NotReady as not_ready:
+            return None, None, not_ready.reason, ''
+        last = self._last
+        if last is not None and observation.t0_ns == last.t0_ns:
+            camera = observation.frames[0].camera
+            return None, None, f'no frame of camera {camera} since the last plan', ''
+        observed_ns = time.monotonic_ns() - start_ns
+        if cleared := self._break_in_stream(last, observation):
+            session.reset()
+        # Only what the next comparison needs would do, but one observation is kept either way.
+        self._last = observation
+        result = session.plan(observation)
+        timings = StageTimings((('image_decode', observed_ns), *result.timings.stages_ns))
+        return observation, replace(result, timings=timings), result.reason, cleared
+
+    def _break_in_stream(self, last: Observation | None, now: Observation) -> str:
+        """Say why `now` does not continue the stream that the KV cache was made from, or ''."""
+        if last is None:
+            return ''
+        gap_ns = now.t0_ns - last.t0_ns
+        if gap_ns > self._max_gap_ns:
+            return f'no observation for {gap_ns / 1e9:.2f} s'
+        for before, after in zip(last.frames, now.frames, strict=True):
+            if before.rgb.shape != after.rgb.shape:
+                (height0, width0), (height, width) = before.rgb.shape[:2], after.rgb.shape[:2]
+                return f'camera {after.camera} changed from {width0}x{height0} to {width}x{height}'
+        return ''
+
+    def _describe(self, session: Session, request: TickRequest, observation: Observation) -> None:
+        def stop() -> bool:
+            waiting = self._request is not None or self._closing or self._reset_due
+            return waiting or time.monotonic() >= request.describe_until_s
+
+        if stop():
+            return
+        try:
+            description, timings = session.describe(observation, stop)
+            outcome = DescriptionOutcome(request, description, timings)
+        except Exception as error:  # a description less, said aloud; the thread goes on
+            self._reset_due = True
+            outcome = DescriptionOutcome(
+                request,
+                None,
+                StageTimings(),
+                f'description failed: {type(error).__name__}: {error}',
+                traceback.format_exc(),
+            )
+        request.deliver(outcome)

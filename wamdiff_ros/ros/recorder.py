@@ -1,0 +1,128 @@
+"""Record topics into an mcap bag as they arrive, without a rosbag2 installation."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+from rclpy.subscription import Subscription
+
+from ..evaluation.bag import BagWriter
+from .sources import message_type
+
+# Deep enough for what arrives while the disk is slow.
+RELIABLE_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
+BEST_EFFORT_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED_QOS = QoSProfile(
+    depth=10,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
+PLANNER_OUTPUTS = {
+    'trajectory': 'wamdiff_ros/msg/PlannedTrajectory',
+    'scene_description': 'wamdiff_ros/msg/SceneDescription',
+    'status': 'wamdiff_ros/msg/PlannerStatus',
+    'path': 'nav_msgs/msg/Path',
+    'markers': 'visualization_msgs/msg/MarkerArray',
+}
+
+
+def planner_topics(node_name: str = '/planner') -> dict[str, tuple[str, QoSProfile]]:
+    """Return {topic: (type name, QoS)} of everything that a planner publishes."""
+    topics = {
+        f'{node_name}/{name}': (kind, RELIABLE_QOS) for name, kind in PLANNER_OUTPUTS.items()
+    }
+    return {**topics, '/diagnostics': ('diagnostic_msgs/msg/DiagnosticArray', RELIABLE_QOS)}
+
+
+class Recorder:
+    """Writes every message of `topics`, {topic: (type name, QoS)}, into a new bag.
+
+    The bag's time of a message is when it was sent. Use it as a context manager: the bag is
+    finished on every way out. Raises BagError, from the constructor or while spinning.
+    """
+
+    def __init__(
+        self, node: Node, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._writer = BagWriter(bag)
+        self._node = node
+        self._subscriptions = [
+            node.create_subscription(
+                message_type(type_name), topic, self._callback(topic, type_name), qos, raw=True
+            )
+            for topic, (type_name, qos) in topics.items()
+        ]
+
+    def close(self) -> None:
+        """Stop listening and finish the bag; closing twice is fine."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        self._subscriptions = []
+        self._writer.close()
+
+    def __enter__(self) -> 'Recorder':
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _callback(self, topic: str, type_name: str):
+        # rclpy of ROS 2 Humble does not tell when a message was sent.
+        if hasattr(Subscription, 'CallbackType'):
+            return partial(self._on_message_sent, topic, type_name)
+        return partial(self._on_message, topic, type_name)
+
+    def _on_message_sent(self, topic: str, type_name: str, cdr: bytes, info: dict) -> None:
+        self._write(topic, type_name, info['source_timestamp'] or time.time_ns(), cdr)
+
+    def _on_message(self, topic: str, type_name: str, cdr: bytes) -> None:
+        self._write(topic, type_name, time.time_ns(), cdr)
+
+    def _write(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
+        self._writer.write(topic, type_name, stamp_ns, cdr)
+        self.counts[topic] += 1
+
+
+class RecorderNode:
+    """A recorder with a node and a context of its own, which leaves signals to the program."""
+
+    def __init__(self, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]) -> None:
+        self._context = Context()
+        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._node = rclpy.create_node('recorder', context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        try:
+            self.recorder = Recorder(self._node, bag, topics)
+        except BaseException:
+            self._shut_down()
+            raise
+
+    def spin_for(self, duration_s: float) -> None:
+        """Record for this long."""
+        deadline = time.monotonic() + duration_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._executor.spin_once(left_s)
+
+    def __enter__(self) -> 'RecorderNode':
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.recorder.close()
+        finally:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        self._executor.shutdown()
+        self._node.destroy_node()
+        self._context.try_shutdown()

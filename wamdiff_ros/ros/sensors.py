@@ -1,0 +1,238 @@
+"""The planner's subscriptions: callbacks only store, complaints name the topic and the reason.
+
+`poll`, called once a second, looks at the graph: it finds out which of the two image types a
+camera topic carries, and whether any publisher's QoS or type keeps messages from arriving.
+"""
+
+import time
+from collections.abc import Callable
+
+from geometry_msgs.msg import AccelWithCovarianceStamped
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from rclpy.qos import (
+    DurabilityPolicy,
+    QoSCompatibility,
+    QoSProfile,
+    ReliabilityPolicy,
+    qos_check_compatible,
+)
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import CompressedImage, Image
+
+from wamdiff_ros.msg import NavigationCommand
+
+from ..observation.image_decoding import ENCODINGS
+from ..observation.synchronizer import Synchronizer
+from ..parameters import Camera
+from . import conversion
+from .diagnostics import RateMeter
+
+# Best effort receives from reliable and best-effort publishers alike.
+SENSOR_QOS = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED_QOS = QoSProfile(
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
+IMAGE_TYPES = {'raw': Image, 'compressed': CompressedImage}
+COMPLAINT_PERIOD_NS = 5_000_000_000
+
+
+class Sensors:
+    """Feeds `synchronizer` from the topics, from construction until `destroy`.
+
+    `reset(reason)` is called when the odometry's frames change under the stream.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        cameras: tuple[Camera, ...],
+        synchronizer: Synchronizer,
+        reset: Callable[[str], None],
+    ) -> None:
+        self._node = node
+        self._cameras = cameras
+        self._synchronizer = synchronizer
+        self._reset = reset
+        self.rates = {name: RateMeter() for name in (*(c.name for c in cameras), 'odometry')}
+        self.complaints = 0
+        self._complaints: dict[str, tuple[int, str]] = {}  # topic -> (steady time, text)
+        self._undecodable = {camera.name: 0 for camera in cameras}
+        self._subscriptions: dict[str, Subscription] = {}  # by input name
+        self._subscribe('odometry', Odometry, 'odometry', self._on_odometry, SENSOR_QOS)
+        self._subscribe(
+            'acceleration',
+            AccelWithCovarianceStamped,
+            'acceleration',
+            self._on_acceleration,
+            SENSOR_QOS,
+        )
+        self._subscribe(
+            'navigation_command',
+            NavigationCommand,
+            'navigation_command',
+            self._on_command,
+            LATCHED_QOS,
+        )
+        self.poll()
+
+    def destroy(self) -> None:
+        """Take back all subscriptions."""
+        for subscription in self._subscriptions.values():
+            self._node.destroy_subscription(subscription)
+        self._subscriptions.clear()
+
+    def poll(self) -> None:
+        """Find image types that are not known yet, and whatever keeps messages away."""
+        for camera in self._cameras:
+            if camera.name not in self._subscriptions:
+                self._find_camera(camera)
+            counters = self._synchronizer.frames[camera.name].counters()
+            if counters.undecodable > self._undecodable[camera.name]:
+                self._undecodable[camera.name] = counters.undecodable
+                self._complain(camera.topic, counters.last_error)
+        for subscription in self._subscriptions.values():
+            self._check_publishers(subscription)
+
+    def current_complaints(self) -> tuple[str, ...]:
+        """Return what is wrong with the inputs now, one sentence per topic."""
+        # A lasting trouble is said anew after the period; the second more bridges the two.
+        since_ns = time.monotonic_ns() - COMPLAINT_PERIOD_NS - 1_000_000_000
+        return tuple(text for time_ns, text in self._complaints.values() if time_ns >= since_ns)
+
+    def describe(self) -> dict[str, str]:
+        """Return rates, ages and counters for diagnostics."""
+        steady_ns, now_ns = time.monotonic_ns(), self._node.get_clock().now().nanoseconds
+        values = {f'{k}.rate_hz': f'{r.rate_hz(steady_ns):.1f}' for k, r in self.rates.items()}
+        newest = {
+            name: buffer.newest_before(now_ns)
+            for name, buffer in self._synchronizer.frames.items()
+        }
+        newest['odometry'] = self._synchronizer.ego.newest()
+        for name, entry in newest.items():
+            age = '' if entry is None else f'{(now_ns - entry.stamp_ns) / 1e9:.3f}'
+            values[f'{name}.age_s'] = age
+        counters = self._synchronizer.counters()
+        values.update({key: str(value) for key, value in counters.items()})
+        values['complaints'] = str(self.complaints)
+        values['command'] = self._synchronizer.command.value
+        return values
+
+    # -- the graph ----------------------------------------------------------------------------
+
+    def _subscribe(self, name, message_type, topic, callback, qos) -> None:
+        self._subscriptions[name] = self._node.create_subscription(
+            message_type, topic, callback, qos
+        )
+
+    def _find_camera(self, camera: Camera) -> None:
+        transport = camera.transport
+        if transport == 'auto':
+            types = {info.topic_type for info in self._publishers(camera.topic)}
+            known = [key for key, kind in IMAGE_TYPES.items() if _type_name(kind) in types]
+            if types and not known:
+                wanted = ' or '.join(_type_name(kind) for kind in IMAGE_TYPES.values())
+                self._complain(
+                    camera.topic, f'carries {", ".join(sorted(types))}, wanted {wanted}'
+                )
+            if not known:
+                return
+            transport = known[0]
+        on_frame = self._on_raw if transport == 'raw' else self._on_compressed
+        self._subscribe(
+            camera.name,
+            IMAGE_TYPES[transport],
+            camera.topic,
+            lambda message: on_frame(camera, message),
+            SENSOR_QOS,
+        )
+
+    def _publishers(self, topic: str):
+        return self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(topic))
+
+    def _check_publishers(self, subscription: Subscription) -> None:
+        wanted = _type_name(subscription.msg_type)
+        for info in self._node.get_publishers_info_by_topic(subscription.topic_name):
+            if info.topic_type != wanted:
+                self._complain(
+                    subscription.topic_name,
+                    f'node {info.node_name} publishes {info.topic_type}, wanted {wanted}',
+                )
+                continue
+            compatibility, reason = qos_check_compatible(
+                info.qos_profile, subscription.qos_profile
+            )
+            if compatibility == QoSCompatibility.ERROR:
+                self._complain(
+                    subscription.topic_name,
+                    f'incompatible QoS of node {info.node_name}: {reason.strip(" ;")}',
+                )
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _on_raw(self, camera: Camera, message: Image) -> None:
+        if message.encoding.strip().lower() not in ENCODINGS:
+            self._complain(
+                camera.topic,
+                f'encoding {message.encoding[:40]!r} is not supported; set the driver to one of '
+                f'{", ".join(ENCODINGS)}',
+            )
+            return
+        self._store(camera, message, conversion.encoded_raw)
+
+    def _on_compressed(self, camera: Camera, message: CompressedImage) -> None:
+        self._store(camera, message, conversion.encoded_compressed)
+
+    def _store(self, camera: Camera, message, encoded_frame) -> None:
+        self.rates[camera.name].add(time.monotonic_ns())
+        try:
+            frame = encoded_frame(message, camera)
+        except ValueError as error:
+            self._complain(camera.topic, str(error))
+            return
+        self._synchronizer.frames[camera.name].add(frame)
+
+    def _on_odometry(self, message: Odometry) -> None:
+        self.rates['odometry'].add(time.monotonic_ns())
+        try:
+            state = conversion.ego_state(message)
+            last = self._synchronizer.ego.newest()
+            if last is not None and last.fixed_frame != state.fixed_frame:
+                self._reset(f'odometry moved from {last.fixed_frame!r} to {state.fixed_frame!r}')
+            self._synchronizer.ego.add(state)
+        except ValueError as error:
+            self._complain('odometry', str(error))
+
+    def _on_acceleration(self, message: AccelWithCovarianceStamped) -> None:
+        linear = message.accel.accel.linear
+        try:
+            stamp_ns = conversion.stamp_ns(message.header.stamp)
+            self._synchronizer.ego.add_acceleration(stamp_ns, linear.x, linear.y)
+        except ValueError as error:
+            self._complain('acceleration', str(error))
+
+    def _on_command(self, message: NavigationCommand) -> None:
+        try:
+            self._synchronizer.command = conversion.command(message)
+        except ValueError as error:
+            now = self._synchronizer.command.value
+            self._complain('navigation_command', f'{error}; staying with {now!r}')
+
+    def _complain(self, topic: str, reason: str) -> None:
+        """Count, show in diagnostics, and log once in five seconds per topic."""
+        self.complaints += 1
+        topic = self._node.resolve_topic_name(topic)
+        now_ns = time.monotonic_ns()
+        if topic in self._complaints:
+            logged_ns, _ = self._complaints[topic]
+            if now_ns - logged_ns < COMPLAINT_PERIOD_NS:
+                return
+        self._complaints[topic] = (now_ns, f'{topic}: {reason}')
+        self._node.get_logger().error(f'{topic}: {reason}')
+
+
+def _type_name(message_type: type) -> str:
+    package, kind = message_type.__module__.split('.')[0], message_type.__name__
+    return f'{package}/msg/{kind}'
