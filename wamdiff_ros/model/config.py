@@ -94,7 +94,7 @@ class _Section:
         return self._values.get(key) is not None
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """Return the value of `key`, or `default`, or raise if it is missing or of another kind."""
+        """Return the value of `key`, or `default`, or raise if missing or of another kind."""
         self._read.add(key)
         value = self._values.get(key)
         if value is None:

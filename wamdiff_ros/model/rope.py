@@ -50,7 +50,7 @@ def mrope_positions(
 
 
 class MRope(torch.nn.Module):
-    """Interleaved M-RoPE: frequency i belongs to axis i mod 3, as far as that axis' section goes."""
+    """Interleaved M-RoPE: frequency i belongs to axis i mod 3, as far as that axis goes."""
 
     def __init__(self, head_dim: int, theta: float, section: tuple[int, int, int]):
         super().__init__()

@@ -58,7 +58,7 @@ def load_network(
 
 
 def find_shards(model_dir: Path) -> dict[Path, frozenset[str] | None]:
-    """Return the checkpoint's files, each with the tensors that its index lists (None: no index)."""
+    """Return the checkpoint's files, each with the tensors in its index (None: no index)."""
     single = model_dir / 'model.safetensors'
     index = model_dir / _INDEX
     if index.exists():

@@ -132,7 +132,7 @@ class Engine:
         return self.network.head(hidden[:, 0])
 
     def _forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Answer tokens [n, L] behind the committed slots → hidden [n, L, hidden]; keeps nothing."""
+        """Answer tokens [n, L] behind the committed slots → hidden [n, L, h]; keeps nothing."""
         cache = self._cache
         length = tokens.shape[1]
         done = cache.length - self._prompt_slots

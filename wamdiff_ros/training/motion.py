@@ -1,0 +1,59 @@
+"""Samples of plain motion: where a vehicle goes from its speed and acceleration alone.
+
+Enough to make a checkpoint whose answers can be parsed and projected into a picture, without a
+world to drive in. It knows nothing of what the camera sees.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+HORIZON_S = 4.0
+WAYPOINTS = 8
+# Drivers let go: accelerations and yaw rates fade with these time constants [s].
+ACCELERATION_FADES_S = 2.0
+YAW_RATE_FADES_S = 2.5
+STEP_S = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """One vehicle's velocity, acceleration (base frame, forward and left) and its future."""
+
+    velocity_base_mps: tuple[float, float]
+    acceleration_base_mps2: tuple[float, float]
+    waypoints_base_m: np.ndarray  # [8, 2], every 0.5 s
+
+
+def sample_motion(random: np.random.Generator) -> Motion:
+    """Draw a motion of ordinary driving: 0 to 32 m/s, lateral acceleration within 3 m/s^2."""
+    speed = random.uniform(0.0, 20.0 if random.random() > 0.3 else 32.0)
+    if random.random() < 0.05:
+        speed = 0.0
+    acceleration = float(np.clip(random.normal(0.0, 1.2), -4.0, 2.5))
+    lateral = float(np.clip(random.normal(0.0, 0.8), -3.0, 3.0))
+    # Curvature of at most 0.1 1/m: slow vehicles cannot have much lateral acceleration.
+    lateral = float(np.clip(lateral, -0.1 * speed**2, 0.1 * speed**2))
+    drift = random.normal(0.0, 0.01 * speed)
+    velocity = (round(speed, 2), round(drift, 2))
+    acceleration_pair = (round(acceleration, 2), round(lateral, 2))
+    return Motion(velocity, acceleration_pair, roll_out(velocity, acceleration_pair))
+
+
+def roll_out(
+    velocity_base_mps: tuple[float, float], acceleration_base_mps2: tuple[float, float]
+) -> np.ndarray:
+    """Return the waypoints [8, 2] of a vehicle whose acceleration and yaw rate fade away."""
+    speed, acceleration = velocity_base_mps[0], acceleration_base_mps2[0]
+    time = np.arange(STEP_S, HORIZON_S + STEP_S / 2, STEP_S)
+    fade = ACCELERATION_FADES_S * (1 - np.exp(-time / ACCELERATION_FADES_S))
+    speeds = np.maximum(0.0, speed + acceleration * fade)
+    # A vehicle that has come to rest stays there, even if the fading brake would let it roll.
+    speeds[np.minimum.accumulate(speeds) <= 0.0] = 0.0
+    yaw_rate = acceleration_base_mps2[1] / max(speed, 0.5)
+    curvature = yaw_rate / max(speed, 0.5) * np.exp(-time / YAW_RATE_FADES_S)
+    heading = np.cumsum(curvature * speeds * STEP_S)
+    x = np.cumsum(speeds * np.cos(heading) * STEP_S)
+    y = np.cumsum(speeds * np.sin(heading) * STEP_S)
+    every = round(HORIZON_S / WAYPOINTS / STEP_S)
+    return np.stack((x, y), axis=1)[every - 1 :: every]
