@@ -150,6 +150,12 @@ def bag_topics(bag: Path | str) -> dict[str, tuple[str, int]]:
     return topics
 
 
+def bag_duration_ns(bag: Path | str) -> int:
+    """Return the time from the first to the last message. Raises BagError."""
+    with _opened(bag) as reader:
+        return max(0, reader.duration - 1) if reader.message_count else 0
+
+
 def _chosen_messages(reader: AnyReader, topics: Collection[str] | None) -> Iterator[tuple]:
     chosen = [c for c in reader.connections if topics is None or c.topic in topics]
     if chosen:  # an empty list would mean "all" to the reader
