@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from comma_drive import comma_drive
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
@@ -221,3 +222,27 @@ def test_bad_acceleration_is_refused():
         buffer.add_acceleration(0, math.nan, 0.0)
     assert buffer.counters().refused == 1
     assert buffer.at(0).acceleration_base_mps2 == (0.0, 0.0)
+
+
+def test_a_real_drive_is_met_between_every_second_sample():
+    drive = comma_drive()
+    buffer = buffer_with(drive[::2], max_gap_ns=110 * MS, duration_ns=100 * SECOND)
+    for state_between in drive[21:-1:2]:
+        found = buffer.at(state_between.stamp_ns)
+        error_m = np.subtract(found.position_fixed_m, state_between.position_fixed_m)
+        assert np.hypot(*error_m[:2]) < 0.02
+        assert found.speed_mps == pytest.approx(state_between.speed_mps, abs=0.1)
+        turned = Rotation.from_quat(found.orientation_xyzw).inv() * Rotation.from_quat(
+            state_between.orientation_xyzw
+        )
+        assert turned.magnitude() < 0.01
+
+
+def test_derived_acceleration_of_a_real_drive_is_its_change_of_speed():
+    drive = comma_drive()
+    buffer = buffer_with(drive, duration_ns=100 * SECOND)
+    derived_mps2 = [buffer.at(s.stamp_ns).acceleration_base_mps2[0] for s in drive[10:]]
+    speeds_mps = np.array([s.speed_mps for s in drive])
+    gained_mps2 = (speeds_mps[10:] - speeds_mps[:-10]) / 0.5
+    assert np.std(derived_mps2 - gained_mps2) < 0.3 * np.std(gained_mps2)
+    assert np.mean(derived_mps2) == pytest.approx(np.mean(gained_mps2), abs=0.02)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from comma_drive import comma_drive
 from hypothesis import given
 from hypothesis import strategies as st
 from kinematics import assert_consistent, assert_well_formed
@@ -192,3 +193,22 @@ def test_fixed_poses_compose_with_the_three_dimensional_ego_pose(angles, offset)
         assert np.allclose(Rotation.from_quat(quaternions[i]).apply([1.0, 0, 0]), ahead)
         up = Rotation.from_quat(quaternions[i]).apply([0, 0, 1.0])
         assert np.allclose(up, ego_matrix[:, 2])
+
+
+def test_a_real_drive_is_met_between_its_waypoints():
+    drive = comma_drive()
+    for first in range(0, 1100, 25):
+        now, ahead = drive[first], drive[first : first + 81]
+        to_base = Rotation.from_quat(now.orientation_xyzw).inv()
+        xyz_m = to_base.apply(
+            [np.subtract(s.position_fixed_m, now.position_fixed_m) for s in ahead]
+        )
+        turned = to_base * Rotation.from_quat([s.orientation_xyzw for s in ahead])
+        facing = turned.apply([1.0, 0.0, 0.0])
+        trajectory = trajectory_from_waypoints(xyz_m[10::10, :2], now.velocity_base_mps, 0.05)
+        assert_consistent(trajectory, velocity=0.05, acceleration=0.1)
+        assert np.abs(trajectory.xy_base_m - xyz_m[:, :2]).max() < 0.05
+        headings = np.arctan2(facing[:, 1], facing[:, 0])
+        assert np.abs(trajectory.heading_base_rad - headings).max() < 0.03
+        speeds_mps = [s.speed_mps for s in ahead]
+        assert np.abs(trajectory.speed_mps - speeds_mps).max() < 0.3

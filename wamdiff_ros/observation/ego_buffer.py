@@ -202,8 +202,8 @@ def _checked(state: EgoState, previous: EgoState | None) -> EgoState:
                 f'odometry: frames changed from {was[0]!r}, {was[1]!r} to {now[0]!r}, {now[1]!r}; '
                 'let one source publish on the topic'
             )
-    unit = tuple(float(value) / norm for value in state.orientation_xyzw)
-    return replace(state, orientation_xyzw=unit)
+    x, y, z, w = (float(value) / norm for value in state.orientation_xyzw)
+    return replace(state, orientation_xyzw=(x, y, z, w))
 
 
 def _mix(a: tuple, b: tuple, share: float) -> tuple:

@@ -157,9 +157,16 @@ def _rows(name: str, rows: int, row_bytes: int, step: int, data) -> np.ndarray:
 
 
 def _png_size(data: bytes) -> tuple[int, int]:
-    """Return (height, width) from the header, after checking that the end is there."""
-    if len(data) < 33 or data[12:16] != b'IHDR' or b'IEND' not in data[-64:]:
-        raise ImageError(f'PNG of {len(data)} bytes is truncated; check the link to the camera')
+    """Return (height, width) from the header, after following the chunks to the end."""
+    at = 8
+    while data[at + 4 : at + 8] != b'IEND':
+        if at + 12 > len(data):
+            raise ImageError(
+                f'PNG of {len(data)} bytes is truncated or corrupt; check the link to the camera'
+            )
+        at += 12 + int.from_bytes(data[at : at + 4], 'big')
+    if data[12:16] != b'IHDR' or len(data) < at + 12:
+        raise ImageError(f'PNG of {len(data)} bytes is corrupt; check the link to the camera')
     width, height = struct.unpack('>II', data[16:24])
     return height, width
 

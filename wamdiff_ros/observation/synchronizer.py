@@ -59,8 +59,8 @@ class Synchronizer:
 
     def counters(self) -> dict[str, int | str]:
         """Return all counters by name, `front.received`, `odometry.refused`, for diagnostics."""
-        sources = {name: buffer.counters() for name, buffer in self.frames.items()}
-        sources['odometry'] = self.ego.counters()
+        buffers: dict[str, FrameBuffer | EgoBuffer] = {**self.frames, 'odometry': self.ego}
+        sources = {name: buffer.counters() for name, buffer in buffers.items()}
         return {
             f'{source}.{f.name}': getattr(counters, f.name)
             for source, counters in sources.items()

@@ -94,10 +94,9 @@ def parse_description(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         content = None
     if isinstance(content, dict) and all(isinstance(value, str) for value in content.values()):
         return clean, tuple((_clean(name), _clean(value)) for name, value in content.items())
-    lines = [_SECTION_LINE.fullmatch(line.strip()) for line in clean.split('\n') if line.strip()]
-    if lines and all(lines):
-        return clean, tuple((line[1], line[2]) for line in lines)
-    return clean, ()
+    lines = [line.strip() for line in clean.split('\n') if line.strip()]
+    sections = tuple((m[1], m[2]) for line in lines if (m := _SECTION_LINE.fullmatch(line)))
+    return clean, sections if len(sections) == len(lines) else ()
 
 
 def _balanced(text: str) -> bool:
