@@ -56,9 +56,7 @@ def generate_launch_description() -> LaunchDescription:
                 default_value='',
                 description='Checkpoint folder; empty leaves it to params_file.',
             ),
-            DeclareLaunchArgument(
-                'rviz', default_value='false', description='Start RViz.'
-            ),
+            DeclareLaunchArgument('rviz', default_value='false', description='Start RViz.'),
             *_dds_profile([share, '/config/fastdds.xml']),
             OpaqueFunction(function=_planner),
             Node(
