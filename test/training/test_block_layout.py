@@ -26,8 +26,9 @@ def test_who_sees_whom_equals_the_reference(name):
         expected = golden[f'{name}/sdpa_full_mask'][row, :size, :size].bool()
         assert torch.equal(mine, expected)
         positions = golden[f'{name}/position_ids'][:, row, :size]
-        assert torch.equal(positions[:, prefix : prefix + len(answer)],
-                           positions[:, prefix + len(answer) :])
+        assert torch.equal(
+            positions[:, prefix : prefix + len(answer)], positions[:, prefix + len(answer) :]
+        )
 
 
 def test_noise_levels_are_spread_evenly_over_the_blocks():

@@ -37,7 +37,7 @@ from ..types import (
 )
 from .engine import Engine, ImageFeatures
 
-BUNDLED_MODEL = ("models", "nano")
+BUNDLED_MODEL = ('models', 'nano')
 
 
 class PlanningSession:
@@ -118,7 +118,7 @@ class PlanningSession:
         self._engine.reset()
 
     def plan(self, observation: Observation) -> PlanningResult:
-        """Answer the navigation prompt; a bad answer gives a result without a plan and a reason."""
+        """Answer the navigation prompt; a bad answer gives a reason instead of a plan."""
         clock = _StageClock()
         parts = navigation_turn(self._templates, observation)
         answer, counts = self._answer(
@@ -136,12 +136,8 @@ class PlanningSession:
                     observation.ego.velocity_base_mps,
                     self._parameters.point_interval_s,
                 )
-                plan = Plan(
-                    observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory
-                )
-        return PlanningResult(
-            observation.t0_ns, plan, reason, text, clock.timings(), counts
-        )
+                plan = Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory)
+        return PlanningResult(observation.t0_ns, plan, reason, text, clock.timings(), counts)
 
     def describe(
         self, observation: Observation, stop: Callable[[], bool] = lambda: False

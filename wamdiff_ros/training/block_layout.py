@@ -31,7 +31,7 @@ def fill_answer(answer: Sequence[int], eos_token_id: int, block_size: int) -> li
 
 
 def stratified_noise(blocks: int, generator: torch.Generator) -> torch.Tensor:
-    """Return one noise level t in (0, 1] per block, spread evenly over the blocks, in any order."""
+    """Return one noise level t in (0, 1] per block, evenly spread, in any order."""
     low = 1e-3
     u = low + (1 - low) * torch.rand((), generator=generator)
     levels = (u + torch.arange(blocks)) / blocks
@@ -63,8 +63,7 @@ def visibility(kinds: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
     context = column <= CLEAN
     plain = (row <= CLEAN) & context & (block_column <= block_row)
     noisy = (row == NOISY) & (
-        (context & (block_column < block_row))
-        | ((column == NOISY) & (block_column == block_row))
+        (context & (block_column < block_row)) | ((column == NOISY) & (block_column == block_row))
     )
     return plain | noisy | torch.eye(len(kinds), dtype=torch.bool)
 

@@ -33,8 +33,13 @@ from .motion import sample_motion
 BLOCK_SIZE = 32
 DESCRIPTION = 'This demo checkpoint continues the present motion. It does not look at the image.'
 CONTROL_TOKENS = (
-    '<|im_start|>', '<|im_end|>', '<|vision_start|>', '<|vision_end|>', '<|image_pad|>',
-    '<|video_pad|>', '<|mask|>',
+    '<|im_start|>',
+    '<|im_end|>',
+    '<|vision_start|>',
+    '<|vision_end|>',
+    '<|image_pad|>',
+    '<|video_pad|>',
+    '<|mask|>',
 )
 CARD = """\
 # Demo checkpoint: trained on plain motion only, it does not look at the image
@@ -100,7 +105,9 @@ def write_skeleton(out: Path, templates: PromptTemplates) -> None:
             'rms_norm_eps': 1e-6,
             'rope_theta': 10000.0,
             'rope_scaling': {
-                'rope_type': 'default', 'mrope_interleaved': True, 'mrope_section': [6, 5, 5]
+                'rope_type': 'default',
+                'mrope_interleaved': True,
+                'mrope_section': [6, 5, 5],
             },
             'max_position_embeddings': 4096,
             'attention_bias': False,
@@ -122,9 +129,13 @@ def write_skeleton(out: Path, templates: PromptTemplates) -> None:
         },
     }
     processor = {
-        'patch_size': 16, 'temporal_patch_size': 2, 'merge_size': 2,
-        'min_pixels': 32 * 32 * 4, 'max_pixels': 448 * 256,
-        'image_mean': [0.5, 0.5, 0.5], 'image_std': [0.5, 0.5, 0.5],
+        'patch_size': 16,
+        'temporal_patch_size': 2,
+        'merge_size': 2,
+        'min_pixels': 32 * 32 * 4,
+        'max_pixels': 448 * 256,
+        'image_mean': [0.5, 0.5, 0.5],
+        'image_std': [0.5, 0.5, 0.5],
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, value in (
@@ -157,8 +168,14 @@ class Samples:
         """Return a prompt, its image's index in the pool, the answer's text and its motion."""
         motion = sample_motion(self.random)
         ego = EgoState(
-            0, 'odom', 'base_link', (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0),
-            motion.velocity_base_mps, 0.0, motion.acceleration_base_mps2,
+            0,
+            'odom',
+            'base_link',
+            (0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, 1.0),
+            motion.velocity_base_mps,
+            0.0,
+            motion.acceleration_base_mps2,
         )
         command = list(Command)[self.random.integers(3)]
         observation = Observation(0, (self.frames[which],), ego, command)
