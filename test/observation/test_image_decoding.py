@@ -224,7 +224,8 @@ def test_end_marker_in_a_thumbnail_does_not_count(noise):
     data = jpeg(noise)
     data = data[:2] + segment + data[2:]
     assert decode_compressed(data).shape == noise.shape
-    with pytest.raises(ImageError):
+    # Refused before decoding: some versions of OpenCV return such a file half grey.
+    with pytest.raises(ImageError, match='truncated'):
         decode_compressed(data[:-2])
 
 

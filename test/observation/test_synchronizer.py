@@ -78,13 +78,13 @@ def test_order_of_cameras_is_the_configured_one():
 
 def test_frame_from_the_future_is_not_used():
     sync = synchronizer(ego_ms=range(0, 300, 50))
-    for time_ms in (100, 150):
-        see(sync, 'front', time_ms)
-        see(sync, 'left', time_ms)
-    see(sync, 'left', 121)
-    assert sync.observe(120 * MS).t0_ns == 100 * MS
-    assert sync.observe(120 * MS).frames[1].stamp_ns == 100 * MS
-    assert sync.observe(121 * MS).frames[1].stamp_ns == 100 * MS
+    for camera, times_ms in (('front', (100, 150)), ('left', (70, 101))):
+        for time_ms in times_ms:
+            see(sync, camera, time_ms)
+    assert sync.observe(100 * MS).t0_ns == 100 * MS
+    assert sync.observe(100 * MS).frames[1].stamp_ns == 70 * MS
+    assert sync.observe(101 * MS).frames[1].stamp_ns == 101 * MS
+    assert sync.observe(149 * MS).t0_ns == 100 * MS
 
 
 def test_only_frames_from_the_future_is_a_reason():
