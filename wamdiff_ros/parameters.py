@@ -57,7 +57,7 @@ class Parameters:
         high=1.0,
     )
     max_ego_gap_s: float = _parameter(
-        0.1,
+        0.2,
         'Farthest that odometry may be interpolated across, or extrapolated beyond its '
         'newest message, to reach t0 [s].',
         low=0.001,

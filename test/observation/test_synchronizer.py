@@ -119,10 +119,10 @@ def test_skewed_camera_is_a_reason_with_figures():
 
 def test_odometry_is_needed_at_t0():
     sync = synchronizer(cameras=('front',))
-    see(sync, 'front', 200)
-    assert reason(sync, 210) == 'no odometry yet'
+    see(sync, 'front', 240)
+    assert reason(sync, 250) == 'no odometry yet'
     sync.ego.add(ego(0))
-    assert reason(sync, 210) == 'odometry ends 0.200 s (limit 0.100 s) before t0'
+    assert reason(sync, 250) == 'odometry ends 0.240 s (limit 0.200 s) before t0'
 
 
 def test_nothing_is_decoded_before_everything_is_there():

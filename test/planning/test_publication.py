@@ -120,7 +120,7 @@ def test_expired_plan_is_not_nominal_even_at_its_own_tick():
     assert made.decide(3, 60 * MS, None, '').status is PlanStatus.FALLBACK_STOP
 
 
-@pytest.mark.parametrize('ego', [None, ego_at(900 * MS), ego_at(9 * SECOND)])
+@pytest.mark.parametrize('ego', [None, ego_at(800 * MS), ego_at(9 * SECOND)])
 def test_without_fresh_odometry_all_ticks_publish_the_same_stop(ego):
     made = policy()
     made.accept(plan_at(0), 0)
