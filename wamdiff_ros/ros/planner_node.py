@@ -62,9 +62,9 @@ class PlannerNode(LifecycleNode):
             'planner', automatically_declare_parameters_from_overrides=True, **node_options
         )
         self._load_session = session_loader
+        self._configuration: Parameters | None = None  # of the last configure
         self._inference: InferenceThread | None = None
         self._outputs: Outputs | None = None
-        self._synchronizer: Synchronizer | None = None
         self._sensors: Sensors | None = None
         self._loop: PlanningLoop | None = None
         self._enabled = True
@@ -123,7 +123,7 @@ class PlannerNode(LifecycleNode):
 
     def _configure(self) -> None:
         parameters = self._parameter_server.read()
-        self._parameters = parameters
+        self._configuration = parameters
         load = partial(self._load, parameters)
         self._inference = InferenceThread(load, round(parameters.max_plan_age_s * 1e9))
         try:
@@ -145,12 +145,12 @@ class PlannerNode(LifecycleNode):
             raise
 
     def _wire(self) -> None:
-        synchronizer = Synchronizer(self._parameters)
+        synchronizer = Synchronizer(self._configuration)
         self._loop = PlanningLoop(
-            self, self._parameters, synchronizer, self._inference, self._outputs, self._enabled
+            self, self._configuration, synchronizer, self._inference, self._outputs, self._enabled
         )
         self._sensors = Sensors(
-            self, self._parameters.camera_settings, synchronizer, self._loop.reset
+            self, self._configuration.camera_settings, synchronizer, self._loop.reset
         )
 
     def _stop_planning(self) -> None:

@@ -59,7 +59,8 @@ class PlanningLoop:
         self.reason = ''
         self._stopped = False
         self._sequence = 0  # number of the newest message
-        self._grid_ns = 0  # instant of the newest tick
+        self._grid_ns = 0  # instant of the newest tick on this grid
+        self._clock_runs = False  # False before the first /clock
         self._pending: TickRequest | None = None  # the tick that waits for its publication
         self._skipped = False  # the pending tick found inference busy
         self._epoch = 0  # outcomes from before the newest reset are not used
@@ -138,15 +139,15 @@ class PlanningLoop:
     def _set_tick_alarm(self) -> None:
         if self._stopped:
             return
+        self._grid_ns = 0
         now_ns = self._now_ns()
-        if now_ns == 0:
-            self._tick_alarm.cancel()  # no /clock yet; its first message counts as a jump
-        else:
+        self._clock_runs = now_ns > 0
+        if self._clock_runs:
             self._tick_alarm.set(self._period_ns - now_ns % self._period_ns)
 
     def _on_jump(self, jump: TimeJump) -> None:
         """Take note; the clock is still calling its timers, so they are touched a moment later."""
-        if self._grid_ns == 0:
+        if not self._clock_runs:
             self._node.executor.create_task(self._set_tick_alarm)  # the first /clock
             return
         if jump.clock_change in (ClockChange.ROS_TIME_ACTIVATED, ClockChange.ROS_TIME_DEACTIVATED):

@@ -58,7 +58,8 @@ class Sensors:
         self._reset = reset
         self.rates = {name: RateMeter() for name in (*(c.name for c in cameras), 'odometry')}
         self.complaints = 0
-        self._complaints: dict[str, tuple[int, str]] = {}  # topic -> (steady time, text)
+        self._complaints: dict[tuple[str, str], tuple[int, str]] = {}  # when and what was said
+        self._obstacles: list[str] = []  # in the graph, as of the last poll
         self._undecodable = {camera.name: 0 for camera in cameras}
         self._subscriptions: dict[str, Subscription] = {}  # by input name
         self._subscribe('odometry', Odometry, 'odometry', self._on_odometry, SENSOR_QOS)
@@ -86,21 +87,27 @@ class Sensors:
 
     def poll(self) -> None:
         """Find image types that are not known yet, and whatever keeps messages away."""
+        obstacles = []
         for camera in self._cameras:
             if camera.name not in self._subscriptions:
-                self._find_camera(camera)
+                obstacles += self._find_camera(camera)
             counters = self._synchronizer.frames[camera.name].counters()
             if counters.undecodable > self._undecodable[camera.name]:
                 self._undecodable[camera.name] = counters.undecodable
-                self._complain(camera.topic, counters.last_error)
+                self._complain(camera.topic, 'decoding', counters.last_error)
         for subscription in self._subscriptions.values():
-            self._check_publishers(subscription)
+            obstacles += self._check_publishers(subscription)
+        for text in obstacles:
+            if text not in self._obstacles:
+                self._node.get_logger().error(text)
+        self._obstacles = obstacles
 
     def current_complaints(self) -> tuple[str, ...]:
-        """Return what is wrong with the inputs now, one sentence per topic."""
+        """Return what is wrong with the inputs now, one sentence each."""
         # A lasting trouble is said anew after the period; the second more bridges the two.
         since_ns = time.monotonic_ns() - COMPLAINT_PERIOD_NS - 1_000_000_000
-        return tuple(text for time_ns, text in self._complaints.values() if time_ns >= since_ns)
+        recent = (text for time_ns, text in self._complaints.values() if time_ns >= since_ns)
+        return (*self._obstacles, *recent)
 
     def describe(self) -> dict[str, str]:
         """Return rates, ages and counters for diagnostics."""
@@ -127,18 +134,16 @@ class Sensors:
             message_type, topic, callback, qos
         )
 
-    def _find_camera(self, camera: Camera) -> None:
+    def _find_camera(self, camera: Camera) -> list[str]:
+        """Subscribe as soon as the transport is known; return what is in the way."""
+        topic = self._node.resolve_topic_name(camera.topic)
         transport = camera.transport
         if transport == 'auto':
-            types = {info.topic_type for info in self._publishers(camera.topic)}
+            types = {info.topic_type for info in self._node.get_publishers_info_by_topic(topic)}
             known = [key for key, kind in IMAGE_TYPES.items() if _type_name(kind) in types]
-            if types and not known:
-                wanted = ' or '.join(_type_name(kind) for kind in IMAGE_TYPES.values())
-                self._complain(
-                    camera.topic, f'carries {", ".join(sorted(types))}, wanted {wanted}'
-                )
             if not known:
-                return
+                wanted = ' or '.join(_type_name(kind) for kind in IMAGE_TYPES.values())
+                return [f'{topic}: carries {other}, wanted {wanted}' for other in sorted(types)]
             transport = known[0]
         on_frame = self._on_raw if transport == 'raw' else self._on_compressed
         self._subscribe(
@@ -148,27 +153,22 @@ class Sensors:
             lambda message: on_frame(camera, message),
             SENSOR_QOS,
         )
+        return []
 
-    def _publishers(self, topic: str):
-        return self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(topic))
-
-    def _check_publishers(self, subscription: Subscription) -> None:
-        wanted = _type_name(subscription.msg_type)
-        for info in self._node.get_publishers_info_by_topic(subscription.topic_name):
-            if info.topic_type != wanted:
-                self._complain(
-                    subscription.topic_name,
-                    f'node {info.node_name} publishes {info.topic_type}, wanted {wanted}',
-                )
-                continue
+    def _check_publishers(self, subscription: Subscription) -> list[str]:
+        """Return why messages of publishers on this topic do not arrive."""
+        topic, wanted = subscription.topic_name, _type_name(subscription.msg_type)
+        obstacles = []
+        for info in self._node.get_publishers_info_by_topic(topic):
             compatibility, reason = qos_check_compatible(
                 info.qos_profile, subscription.qos_profile
             )
-            if compatibility == QoSCompatibility.ERROR:
-                self._complain(
-                    subscription.topic_name,
-                    f'incompatible QoS of node {info.node_name}: {reason.strip(" ;")}',
-                )
+            publisher = f'{topic}: node {info.node_name} publishes'
+            if info.topic_type != wanted:
+                obstacles.append(f'{publisher} {info.topic_type}, wanted {wanted}')
+            elif compatibility == QoSCompatibility.ERROR:
+                obstacles.append(f'{publisher} with incompatible QoS, {reason.strip(" ;")}')
+        return obstacles
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -176,6 +176,7 @@ class Sensors:
         if message.encoding.strip().lower() not in ENCODINGS:
             self._complain(
                 camera.topic,
+                'encoding',
                 f'encoding {message.encoding[:40]!r} is not supported; set the driver to one of '
                 f'{", ".join(ENCODINGS)}',
             )
@@ -190,7 +191,7 @@ class Sensors:
         try:
             frame = encoded_frame(message, camera)
         except ValueError as error:
-            self._complain(camera.topic, str(error))
+            self._complain(camera.topic, 'stamp', str(error))
             return
         self._synchronizer.frames[camera.name].add(frame)
 
@@ -203,7 +204,7 @@ class Sensors:
                 self._reset(f'odometry moved from {last.fixed_frame!r} to {state.fixed_frame!r}')
             self._synchronizer.ego.add(state)
         except ValueError as error:
-            self._complain('odometry', str(error))
+            self._complain('odometry', 'value', str(error))
 
     def _on_acceleration(self, message: AccelWithCovarianceStamped) -> None:
         linear = message.accel.accel.linear
@@ -211,26 +212,24 @@ class Sensors:
             stamp_ns = conversion.stamp_ns(message.header.stamp)
             self._synchronizer.ego.add_acceleration(stamp_ns, linear.x, linear.y)
         except ValueError as error:
-            self._complain('acceleration', str(error))
+            self._complain('acceleration', 'value', str(error))
 
     def _on_command(self, message: NavigationCommand) -> None:
         try:
             self._synchronizer.command = conversion.command(message)
         except ValueError as error:
             now = self._synchronizer.command.value
-            self._complain('navigation_command', f'{error}; staying with {now!r}')
+            self._complain('navigation_command', 'value', f'{error}; staying with {now!r}')
 
-    def _complain(self, topic: str, reason: str) -> None:
-        """Count, show in diagnostics, and log once in five seconds per topic."""
+    def _complain(self, topic: str, kind: str, reason: str) -> None:
+        """Count, show in diagnostics, and log once in five seconds per topic and kind."""
         self.complaints += 1
-        topic = self._node.resolve_topic_name(topic)
         now_ns = time.monotonic_ns()
-        if topic in self._complaints:
-            logged_ns, _ = self._complaints[topic]
-            if now_ns - logged_ns < COMPLAINT_PERIOD_NS:
-                return
-        self._complaints[topic] = (now_ns, f'{topic}: {reason}')
-        self._node.get_logger().error(f'{topic}: {reason}')
+        said_ns, _ = self._complaints.get((topic, kind), (-COMPLAINT_PERIOD_NS, ''))
+        if now_ns - said_ns >= COMPLAINT_PERIOD_NS:
+            text = f'{self._node.resolve_topic_name(topic)}: {reason}'
+            self._complaints[topic, kind] = (now_ns, text)
+            self._node.get_logger().error(text)
 
 
 def _type_name(message_type: type) -> str:

@@ -1,0 +1,267 @@
+"""A test bench around the real node: a process of its own, sensors and ears over real DDS."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import rclpy
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.srv import ChangeState, GetState
+from nav_msgs.msg import Odometry
+from nav_msgs.msg import Path as PathMsg
+from rcl_interfaces.srv import GetParameters, SetParametersAtomically
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.parameter import parameter_value_to_python
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock as ClockMsg
+from sensor_msgs.msg import Image
+from std_srvs.srv import SetBool, Trigger
+from visualization_msgs.msg import MarkerArray
+from wamdiff_ros.msg import NavigationCommand, PlannedTrajectory, PlannerStatus, SceneDescription
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent
+FRAME_PERIOD_S = 0.1
+ODOMETRY_PER_FRAME = 4
+SPEED_MPS = 5.0
+
+
+class PlannerProcess:
+    """`fake_planner.py` as a process; `steer` changes what its session does."""
+
+    def __init__(self, folder, *ros_arguments, **steering):
+        self._steering_path = Path(folder) / 'steering.json'
+        self._output_path = Path(folder) / 'output.txt'
+        self.steer(**steering)
+        self._output = open(self._output_path, 'w')  # noqa: SIM115
+        environment = os.environ | {'WAMDIFF_FAKE': str(self._steering_path)}
+        environment['PYTHONPATH'] = f'{REPOSITORY}:{environment.get("PYTHONPATH", "")}'
+        command = [sys.executable, str(HERE / 'fake_planner.py')]
+        if ros_arguments:
+            command += ['--ros-args', *ros_arguments]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=self._output, stderr=subprocess.STDOUT
+        )
+
+    def steer(self, **steering):
+        """Let the session behave like this from its next call on."""
+        new = self._steering_path.with_suffix('.new')
+        new.write_text(json.dumps(steering))
+        new.replace(self._steering_path)
+
+    def output(self):
+        return self._output_path.read_text()
+
+    def end(self, number=signal.SIGINT, timeout_s=15.0):
+        """Send a signal, wait, and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self._output.close()
+
+
+class Bench:
+    """Publishes camera and odometry, hears all of the planner's topics, calls its services."""
+
+    def __init__(self, simulated=False, camera_topic='camera/front/image'):
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context)
+        self.node = rclpy.create_node('bench', context=self.context)
+        best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+        self._camera = self.node.create_publisher(Image, camera_topic, best_effort)
+        self._odometry = self.node.create_publisher(Odometry, 'odometry', best_effort)
+        self._clock = self.node.create_publisher(ClockMsg, '/clock', 10)
+        self.heard = {}
+        for name, kind, topic in (
+            ('status', PlannerStatus, 'planner/status'),
+            ('trajectory', PlannedTrajectory, 'planner/trajectory'),
+            ('description', SceneDescription, 'planner/scene_description'),
+            ('path', PathMsg, 'planner/path'),
+            ('markers', MarkerArray, 'planner/markers'),
+            ('diagnostics', DiagnosticArray, '/diagnostics'),
+        ):
+            self.heard[name] = []
+            self.node.create_subscription(kind, topic, self.heard[name].append, 50)
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._command = self.node.create_publisher(
+            NavigationCommand, 'navigation_command', latched
+        )
+        self._clients = {}
+        self.frame_stamps_ns = set()
+        self.camera_on = True
+        self.odometry_on = True
+        self.frame_size = (64, 48)
+        self.encoding = 'rgb8'
+        self.simulated = simulated
+        self.sim_time_ns = 1_000_000_000_000
+        self.sim_runs = simulated
+        self._executor = SingleThreadedExecutor(context=self.context)
+        self._executor.add_node(self.node)
+        self._ending = False
+        self._threads = [threading.Thread(target=f) for f in (self._spin, self._drive)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self):
+        self._ending = True
+        self._threads[1].join()
+        rclpy.shutdown(context=self.context)
+        self._threads[0].join()
+
+    # -- hearing ------------------------------------------------------------------------------
+
+    def wait(self, condition, what, timeout_s=20.0):
+        """Wait for `condition()` to return something true, and return that."""
+        until_s = time.monotonic() + timeout_s
+        while time.monotonic() < until_s:
+            if result := condition():
+                return result
+            time.sleep(0.02)
+        raise AssertionError(
+            f'{what}: not within {timeout_s} s; last status '
+            f'{self.heard["status"][-1:]}, last diagnostics {self.heard["diagnostics"][-1:]}'
+        )
+
+    def next_status(self, condition, what, timeout_s=20.0):
+        """Wait for a PlannerStatus that is not here yet and meets `condition`."""
+        start = len(self.heard['status'])
+        return self.wait(
+            lambda: next((m for m in self.heard['status'][start:] if condition(m)), None),
+            what,
+            timeout_s,
+        )
+
+    def next_diagnosis(self, condition, what, timeout_s=20.0):
+        """Wait for a planner DiagnosticStatus that is not here yet and meets `condition`."""
+        start = len(self.heard['diagnostics'])
+        return self.wait(
+            lambda: next(
+                (m.status[0] for m in self.heard['diagnostics'][start:] if condition(m.status[0])),
+                None,
+            ),
+            what,
+            timeout_s,
+        )
+
+    # -- calling ------------------------------------------------------------------------------
+
+    def call(self, kind, name, request, timeout_s=20.0):
+        """Call a service of the planner and return the response."""
+        return self.wait_for(self.call_async(kind, name, request), name, timeout_s)
+
+    def call_async(self, kind, name, request):
+        client = self._clients.get(name)
+        if client is None:
+            client = self._clients[name] = self.node.create_client(kind, f'planner/{name}')
+        assert client.wait_for_service(20.0), f'no service {name}'
+        return client.call_async(request)
+
+    def wait_for(self, future, what, timeout_s=20.0):
+        self.wait(future.done, what, timeout_s)
+        return future.result()
+
+    def state(self):
+        return self.call(GetState, 'get_state', GetState.Request()).current_state.label
+
+    def transition_async(self, label):
+        request = ChangeState.Request()
+        request.transition.label = label
+        return self.call_async(ChangeState, 'change_state', request)
+
+    def transition(self, label):
+        return self.wait_for(self.transition_async(label), label).success
+
+    def set_parameters(self, **values):
+        """Set all at once; `__` in a name stands for a dot."""
+        request = SetParametersAtomically.Request()
+        for name, value in values.items():
+            parameter = rclpy.Parameter(name.replace('__', '.'), value=value)
+            request.parameters.append(parameter.to_parameter_msg())
+        response = self.call(SetParametersAtomically, 'set_parameters_atomically', request)
+        return response.result
+
+    def get_parameter(self, name):
+        request = GetParameters.Request(names=[name])
+        values = self.call(GetParameters, 'get_parameters', request).values
+        return parameter_value_to_python(values[0]) if values else None
+
+    def reset(self):
+        return self.call(Trigger, 'reset', Trigger.Request())
+
+    def enable(self, on):
+        return self.call(SetBool, 'enable', SetBool.Request(data=on))
+
+    # -- sensors ------------------------------------------------------------------------------
+
+    def now_ns(self):
+        return self.sim_time_ns if self.simulated else time.time_ns()
+
+    def publish_frame(self, stamp_ns, encoding=None):
+        width, height = self.frame_size
+        image = Image(width=width, height=height, step=width * 3)
+        image.encoding = encoding or self.encoding
+        image.header.stamp = _time(stamp_ns)
+        image.data = np.full(width * height * 3, 90, np.uint8).tobytes()
+        self.frame_stamps_ns.add(stamp_ns)
+        self._camera.publish(image)
+
+    def publish_odometry(self, stamp_ns):
+        message = Odometry(child_frame_id='base_link')
+        message.header.frame_id = 'odom'
+        message.header.stamp = _time(stamp_ns)
+        message.pose.pose.position.x = SPEED_MPS * (stamp_ns % 10**12) / 1e9
+        message.pose.pose.orientation.w = 1.0
+        message.twist.twist.linear.x = SPEED_MPS
+        self._odometry.publish(message)
+
+    def send_command(self, command):
+        self._command.publish(NavigationCommand(command=command))
+
+    def _drive(self):
+        """Odometry and /clock at 40 Hz, a frame with every fourth."""
+        step_s = FRAME_PERIOD_S / ODOMETRY_PER_FRAME
+        next_s, count = time.monotonic(), 0
+        while not self._ending:
+            if self.simulated and self.sim_runs:
+                self.sim_time_ns += round(step_s * 1e9)
+                self._clock.publish(ClockMsg(clock=_time(self.sim_time_ns)))
+            running = self.sim_runs or not self.simulated
+            if self.odometry_on and running:
+                self.publish_odometry(self.now_ns())
+            if self.camera_on and running and count % ODOMETRY_PER_FRAME == 0:
+                self.publish_frame(self.now_ns())
+            count += 1
+            next_s += step_s
+            time.sleep(max(next_s - time.monotonic(), 0.0))
+
+    def _spin(self):
+        with contextlib.suppress(ExternalShutdownException):
+            self._executor.spin()
+
+
+def _time(time_ns):
+    return Time(sec=time_ns // 10**9, nanosec=time_ns % 10**9)
+
+
+def stamp_ns(message):
+    """Return the header's stamp in nanoseconds."""
+    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+
+
+def duration_s(message):
+    """Return a duration in seconds."""
+    return message.sec + message.nanosec / 1e9
