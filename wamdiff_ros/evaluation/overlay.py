@@ -7,6 +7,7 @@ scene; the inset shows the plan and the path that was really driven from above.
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ class _Painter:
         return labels
 
     def _line(self, picture, points, rgb, thickness) -> None:
-        for a, b in zip(points[:-1], points[1:], strict=True):
+        for a, b in pairwise(points):
             pixels = self._fixed(self._camera.project_polygon(np.array([a, b, b])))
             if len(pixels) >= 2:
                 cv2.polylines(picture, [pixels], False, rgb, thickness, cv2.LINE_AA, 4)

@@ -53,6 +53,7 @@ class Recorder:
         self, node: Node, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.newest: dict[str, bytes] = {}  # topic -> CDR of its newest message
         self._writer = BagWriter(bag)
         self._node = node
         self._subscriptions = [
@@ -90,6 +91,7 @@ class Recorder:
     def _write(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
         self._writer.write(topic, type_name, stamp_ns, cdr)
         self.counts[topic] += 1
+        self.newest[topic] = cdr
 
 
 class RecorderNode:

@@ -1,0 +1,37 @@
+"""The command `wamdiff`: each subcommand is a module with `add_arguments` and `run`."""
+
+import argparse
+import sys
+from importlib import import_module
+
+from . import __version__
+
+# Modules of this package; they import what is heavy only when they run.
+COMMANDS = {
+    'demo': 'play a recording over DDS into a live planner and show what it plans',
+}
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run one subcommand and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog='wamdiff', description='On-vehicle runtime for driving vision-language-action models.'
+    )
+    parser.add_argument('--version', action='version', version=f'wamdiff_ros {__version__}')
+    subparsers = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
+    for name, words in COMMANDS.items():
+        module = import_module(f'.{name}', __package__)
+        subparser = subparsers.add_parser(
+            name,
+            help=words,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    arguments = parser.parse_args(args)
+    return arguments.run(arguments)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,320 @@
+"""Play a recording over DDS into a live planner and show what it plans.
+
+Starts the planner node and, in a second process, a player of camera images and odometry: the
+bundled clip, or your own bag, video or images. Records everything, and leaves in a new folder
+  bag/          an mcap recording of all that was published
+  plan.mp4      the plan in force, drawn into each camera image, and what the model said
+  summary.html  rate, jitter, ages, status and latency on one page
+  *.log, params.yaml
+Exit codes: 0 done, 1 it failed (the reason is printed), 130 interrupted.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .child_process import ChildProcess
+from .demo_source import CAMERA_INFO_TYPE, DemoError, DemoSource
+from .parameters import ParameterError, Parameters
+from .share import share_path
+
+START_TIMEOUT_S = 180.0  # loading a large checkpoint from a slow disk
+STATUS_TOPIC, TRAJECTORY_TOPIC = '/planner/status', '/planner/trajectory'
+DIAGNOSTIC_ERROR = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `wamdiff demo`."""
+    what = parser.add_argument_group('what is played (default: the bundled clip)')
+    one = what.add_mutually_exclusive_group()
+    one.add_argument('--bag', type=Path, metavar='DIR', help='a rosbag2 recording')
+    one.add_argument('--video', type=Path, metavar='FILE', help='a video from a front camera')
+    one.add_argument(
+        '--images', type=Path, metavar='DIR', help='numbered images, with KITTI poses.txt or --ego'
+    )
+    what.add_argument('--ego', type=Path, metavar='FILE', help='ego motion for video or images')
+    what.add_argument('--speed', type=float, metavar='MPS', help='without it: straight at this')
+    what.add_argument('--image-topic', metavar='TOPIC', help='of the bag, where it has several')
+    what.add_argument('--odometry-topic', metavar='TOPIC', help='of the bag, likewise')
+    what.add_argument('--seconds', type=float, metavar='S', help='only the first S seconds')
+    how = parser.add_argument_group('how it is planned')
+    how.add_argument('--model', type=Path, metavar='DIR', help='checkpoint folder')
+    how.add_argument('--params', type=Path, metavar='FILE', help='parameter file of the planner')
+    how.add_argument('--rate-hz', type=float, metavar='HZ', help='rate of planning')
+    out = parser.add_argument_group('what is left')
+    out.add_argument(
+        '--out', type=Path, default=Path('demo_output'), metavar='DIR',
+        help='each run gets a new numbered folder in there (%(default)s)',
+    )  # fmt: skip
+    out.add_argument(
+        '--drop-images', action='store_true', help='leave the camera images out of the final bag'
+    )
+    out.add_argument('--domain', type=int, metavar='ID', help='ROS domain (default: a free one)')
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo and return its exit code."""
+    from .evaluation.bag import BagError
+    from .evaluation.sources import SourceError
+    from .evaluation.video import VideoError
+
+    # A service manager's SIGTERM must clean up as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = None
+    try:
+        parameters = _parameters(arguments)
+        source = DemoSource(arguments, parameters)
+        folder = _new_folder(arguments.out)
+        return _run(arguments, parameters, source, folder)
+    except (DemoError, BagError, SourceError, VideoError, ParameterError, OSError) as error:
+        print(f'\nerror: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f'\ninterrupted; what there is lies in {folder or arguments.out}', file=sys.stderr)
+        return 130
+
+
+def _run(arguments, parameters: dict[str, Any], source: DemoSource, folder: Path) -> int:
+    environment = _environment(arguments.domain)
+    os.environ.update(environment)  # before ROS reads it, for the recorder in this process
+    params_file = _write_parameters(parameters, folder / 'params.yaml')
+    print(
+        f'Run folder: {folder}   (to watch it live: ROS_DOMAIN_ID={environment["ROS_DOMAIN_ID"]})'
+    )
+    _live(source, params_file, folder, environment)
+    return _evaluate(arguments, parameters, source, folder)
+
+
+# -- live -------------------------------------------------------------------------------------
+
+
+def _live(source: DemoSource, params_file: Path, folder: Path, environment) -> None:
+    """Run planner and player, and record them; every way out ends both and the bag."""
+    from .ros.recorder import LATCHED_QOS, RELIABLE_QOS, RecorderNode, planner_topics
+
+    topics = planner_topics()
+    topics.update({topic: (kind, RELIABLE_QOS) for topic, kind in source.streams.items()})
+    topics.update({topic: (CAMERA_INFO_TYPE, LATCHED_QOS) for topic in source.camera_infos})
+    with (
+        RecorderNode(folder / 'bag', topics) as recorder,
+        ChildProcess(
+            _planner_command(params_file), folder / 'planner.log', environment
+        ) as planner,
+    ):
+        _wait_until_active(recorder, planner)
+        command = [*source.player_command, '--wait-for', '30', '--subscribers', '2']
+        command += source.ros_arguments
+        with ChildProcess(command, folder / 'player.log', environment) as player:
+            _follow(recorder, planner, player, source)
+            if player.exit_code != 0:
+                raise DemoError(
+                    f'the player ended with exit code {player.exit_code}:\n{player.log_tail()}'
+                )
+        recorder.spin_for(0.3)
+        code = planner.end()
+        if code != 0:
+            raise DemoError(f'the planner ended with exit code {code}:\n{planner.log_tail()}')
+
+
+def _wait_until_active(recorder, planner: ChildProcess) -> None:
+    from tqdm import tqdm
+
+    started = time.monotonic()
+    counts = recorder.recorder.counts
+    with tqdm(desc='starting the planner', bar_format='{desc} {elapsed}', disable=None) as bar:
+        while not counts[STATUS_TOPIC]:
+            recorder.spin_for(0.1)
+            bar.update(0)
+            if planner.exit_code is not None:
+                raise DemoError(
+                    f'the planner ended with exit code {planner.exit_code} while starting:\n'
+                    f'{planner.log_tail()}'
+                )
+            if reason := _configuring_failed(recorder.recorder.newest.get('/diagnostics')):
+                raise DemoError(f'the planner could not start: {reason} (log: {planner.log})')
+            if time.monotonic() - started > START_TIMEOUT_S:
+                raise DemoError(
+                    f'no message came from the planner within {START_TIMEOUT_S:.0f} s:\n'
+                    f'{planner.log_tail()}'
+                )
+
+
+def _follow(recorder, planner: ChildProcess, player: ChildProcess, source: DemoSource) -> None:
+    """Record until the player has ended, with a progress bar."""
+    from tqdm import tqdm
+
+    counts = recorder.recorder.counts
+    with tqdm(total=source.frames, desc='playing', unit='frame', disable=None) as bar:
+        while player.exit_code is None:
+            recorder.spin_for(0.1)
+            bar.update(counts[source.image_topic] - bar.n)
+            bar.set_postfix_str(f'{counts[TRAJECTORY_TOPIC]} trajectories', refresh=False)
+            if planner.exit_code is not None:
+                raise DemoError(
+                    f'the planner ended with exit code {planner.exit_code} while planning:\n'
+                    f'{planner.log_tail()}'
+                )
+
+
+def _configuring_failed(diagnostics: bytes | None) -> str:
+    """Return why the planner could not configure, '' when nothing says so."""
+    if diagnostics is None:
+        return ''
+    from .evaluation.bag import typestore
+
+    array = typestore().deserialize_cdr(diagnostics, 'diagnostic_msgs/msg/DiagnosticArray')
+    errors = [status.message for status in array.status if status.level == DIAGNOSTIC_ERROR]
+    return '; '.join(errors)
+
+
+def _planner_command(params_file: Path) -> list[str]:
+    """Return the command of the node: by the launch file where ROS has it, or else directly."""
+    prefixes = os.environ.get('AMENT_PREFIX_PATH', '').split(':')
+    installed = [p for p in prefixes if p and Path(p, 'lib/wamdiff_ros/planner_node').exists()]
+    if shutil.which('ros2') and installed:
+        launch_file = Path(installed[0], 'share/wamdiff_ros/launch/planner.launch.py')
+        return ['ros2', 'launch', str(launch_file), f'params_file:={params_file}']
+    return [
+        sys.executable, '-m', 'wamdiff_ros.ros.planner_node', '--ros-args',
+        '--params-file', str(params_file), '-p', 'autostart:=true',
+    ]  # fmt: skip
+
+
+# -- afterwards -------------------------------------------------------------------------------
+
+
+def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
+    from .evaluation.overlay import render_overlay
+    from .evaluation.summary import model_note, summarise, to_text
+    from .evaluation.summary_page import to_html
+
+    model_dir = Path(parameters.get('model_dir') or share_path('models', 'nano')).expanduser()
+    note = model_note(model_dir)
+    summary = summarise(folder / 'bag', note)
+    overlay = render_overlay(
+        folder / 'bag', folder / 'plan.mp4', source.camera(), source.image_topic, note[:110]
+    )
+    (folder / 'summary.html').write_text(to_html(summary, overlay.still), 'utf8')
+    if arguments.drop_images:
+        _drop_images(folder / 'bag', source.image_topic)
+    print(f'\n{to_text(summary)}\n')
+    for name in ('plan.mp4', 'summary.html', 'bag'):
+        print(f'{folder / name}')
+    if not summary.ages_ms:
+        reasons = '; '.join(reason for reason, _ in summary.reasons) or 'it gave none'
+        raise DemoError(f'the planner published no trajectory; its reasons: {reasons}')
+    return 0
+
+
+def _drop_images(bag: Path, image_topic: str) -> None:
+    """Rewrite the bag without the pictures, which plan.mp4 shows."""
+    from .evaluation.bag import BagWriter, read_serialised
+
+    smaller = bag.with_name('bag_without_images')
+    with BagWriter(smaller) as writer:
+        for topic, type_name, sent_ns, cdr in read_serialised(bag):
+            if topic != image_topic:
+                writer.write(topic, type_name, sent_ns, cdr)
+    shutil.rmtree(bag)
+    smaller.rename(bag)
+
+
+# -- before -----------------------------------------------------------------------------------
+
+
+def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the planner's parameters as flat names, checked. Raises ParameterError."""
+    parameters = _read_parameters(arguments.params) if arguments.params else {}
+    if arguments.model is not None:
+        if not arguments.model.is_dir():
+            raise DemoError(f'{arguments.model}: no such checkpoint folder')
+        parameters['model_dir'] = str(arguments.model.resolve())
+    if arguments.rate_hz is not None:
+        # The deadline follows, so that slower planning may also take longer.
+        parameters['rate_hz'] = arguments.rate_hz
+        parameters['deadline_s'] = min(0.8 / max(arguments.rate_hz, 1e-3), 10.0)
+    Parameters.from_mapping(parameters)
+    return parameters
+
+
+def _read_parameters(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        tree = yaml.safe_load(path.read_text('utf8'))
+        nodes = [node['ros__parameters'] for node in tree.values()]
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise DemoError(f'{path}: is not a ROS parameter file ({error})') from error
+    flat: dict[str, Any] = {}
+    for node in nodes:
+        flat.update(_flattened(node))
+    return {k: v for k, v in flat.items() if k not in ('use_sim_time', 'autostart')}
+
+
+def _flattened(tree: dict[str, Any], prefix: str = '') -> dict[str, Any]:
+    flat = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat.update(_flattened(value, f'{prefix}{key}.'))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _write_parameters(parameters: dict[str, Any], path: Path) -> Path:
+    import yaml
+
+    path.write_text(yaml.safe_dump({'/**': {'ros__parameters': parameters}}), 'utf8')
+    return path
+
+
+def _new_folder(out: Path) -> Path:
+    """Make the first run_NNN that does not exist yet, so that no run is ever overwritten."""
+    out.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 10_000):
+        folder = out / f'run_{number:03d}'
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise DemoError(f'{out}: is full of runs; name another folder with --out')
+
+
+def _environment(domain: int | None) -> dict[str, str]:
+    """Return the environment of all processes: a ROS domain of their own, on this machine."""
+    environment = dict(os.environ)
+    environment['ROS_DOMAIN_ID'] = str(_free_domain() if domain is None else domain)
+    if environment.get('ROS_DISTRO') == 'humble':
+        environment['ROS_LOCALHOST_ONLY'] = '1'
+    else:
+        environment['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+    profile = str(share_path('config', 'fastdds.xml'))
+    for name in ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE'):
+        environment.setdefault(name, profile)
+    package_root = str(Path(__file__).resolve().parents[1])
+    known = [path for path in environment.get('PYTHONPATH', '').split(':') if path]
+    environment['PYTHONPATH'] = ':'.join([package_root, *known])
+    environment['PYTHONUNBUFFERED'] = '1'
+    return environment
+
+
+def _free_domain() -> int:
+    """Return a ROS domain in which nobody on this machine listens yet."""
+    start = os.getpid() % 100
+    for offset in range(100):
+        domain = 1 + (start + offset) % 100
+        port = 7400 + 250 * domain + 10  # of the first participant (DDSI-RTPS 9.6.1)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(('', port))
+            except OSError:
+                continue
+            return domain
+    raise DemoError('all ROS domains 1 … 100 are in use on this machine; name one with --domain')

@@ -1,0 +1,131 @@
+"""What the demo plays: which topics there are, and the command of the player process."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .evaluation.bag import bag_duration_ns, bag_topics
+from .evaluation.sources import image_files
+from .evaluation.timeline import IMAGE_TYPES, read_camera
+from .parameters import Parameters
+from .pinhole import Pinhole
+from .share import share_path
+
+ODOMETRY_TOPIC = '/odometry'
+IMAGE_TOPIC = '/camera/front/image'  # on which the player sends videos and images
+COMPRESSED_TYPE = 'sensor_msgs/msg/CompressedImage'
+ODOMETRY_TYPE = 'nav_msgs/msg/Odometry'
+CAMERA_INFO_TYPE = 'sensor_msgs/msg/CameraInfo'
+# Of a bag, these are played besides the cameras' images and the odometry.
+OTHER_TYPES = (
+    CAMERA_INFO_TYPE,
+    'geometry_msgs/msg/AccelWithCovarianceStamped',
+    'tf2_msgs/msg/TFMessage',
+    'wamdiff_ros/msg/NavigationCommand',
+)
+
+
+class DemoError(RuntimeError):
+    """The demo cannot go on; the message says why and what to do."""
+
+
+class DemoSource:
+    """The recording that the command line names, the bundled clip by default.
+
+    `streams` are the image and odometry topics with their types as the planner hears them,
+    `frames` is the number of images of the first camera, None when it is not known.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, parameters: dict[str, Any]) -> None:
+        cameras = Parameters.from_mapping(parameters).camera_settings
+        self._wanted = ['/' + camera.topic.lstrip('/') for camera in cameras]
+        self.image_topic = self._wanted[0]
+        self.player_command = [sys.executable, '-m', 'wamdiff_ros.ros.player']
+        self.ros_arguments: list[str] = []
+        self.camera_infos: list[str] = []
+        self.streams: dict[str, str] = {}
+        self.frames: int | None = None
+        self._bag: Path | None = None
+        if arguments.video is None and arguments.images is None:
+            self._use_bag(arguments)
+        else:
+            self._use_pictures(arguments)
+        if arguments.seconds is not None:
+            self.player_command += ['--seconds', str(arguments.seconds)]
+
+    def camera(self) -> Pinhole | None:
+        """Return the camera that the played bag describes, if it does."""
+        return None if self._bag is None else read_camera(self._bag)
+
+    def _use_bag(self, arguments: argparse.Namespace) -> None:
+        self._bag = bag = arguments.bag or share_path('demo', 'clip')
+        topics = bag_topics(bag)
+        images = self._images(arguments.image_topic, topics)
+        odometry = self._one(
+            arguments.odometry_topic, ODOMETRY_TOPIC, (ODOMETRY_TYPE,), topics, '--odometry-topic'
+        )
+        pairs = {**images, odometry: ODOMETRY_TOPIC}
+        self.streams = {there: topics[here][0] for here, there in pairs.items()}
+        others = [topic for topic, (kind, _) in topics.items() if kind in OTHER_TYPES]
+        self.camera_infos = [topic for topic in others if topics[topic][0] == CAMERA_INFO_TYPE]
+        self.player_command += ['--bag', str(bag), '--topics', *pairs, *others]
+        renamed = [f'{here}:={there}' for here, there in pairs.items() if here != there]
+        if renamed:
+            self.ros_arguments = ['--ros-args']
+            for pair in renamed:
+                self.ros_arguments += ['-r', pair]
+        first = next(here for here, there in images.items() if there == self.image_topic)
+        self.frames = topics[first][1]
+        duration_s = bag_duration_ns(bag) / 1e9
+        if arguments.seconds is not None and duration_s > arguments.seconds:
+            self.frames = round(self.frames * arguments.seconds / duration_s)
+
+    def _use_pictures(self, arguments: argparse.Namespace) -> None:
+        if len(self._wanted) > 1:
+            raise DemoError(
+                f'a video shows one camera, the parameters ask for {", ".join(self._wanted)}'
+            )
+        if arguments.video is not None:
+            if not arguments.video.is_file():
+                raise DemoError(f'{arguments.video}: no such video')
+            self.player_command += ['--video', str(arguments.video)]
+        else:
+            self.frames = len(image_files(arguments.images))
+            self.player_command += ['--images', str(arguments.images)]
+        for option in ('ego', 'speed'):
+            if (value := getattr(arguments, option)) is not None:
+                self.player_command += [f'--{option}', str(value)]
+        self.streams = {self.image_topic: COMPRESSED_TYPE, ODOMETRY_TOPIC: ODOMETRY_TYPE}
+        self.camera_infos = ['/camera/front/camera_info']
+        if self.image_topic != IMAGE_TOPIC:
+            self.ros_arguments = ['--ros-args', '-r', f'{IMAGE_TOPIC}:={self.image_topic}']
+
+    def _images(self, named: str | None, topics: dict) -> dict[str, str]:
+        """Return {topic in the bag: topic that the planner hears}."""
+        if len(self._wanted) == 1:
+            wanted = self._wanted[0]
+            return {self._one(named, wanted, IMAGE_TYPES, topics, '--image-topic'): wanted}
+        missing = [topic for topic in self._wanted if topic not in topics]
+        if missing:
+            raise DemoError(
+                f'{self._bag}: has no {", ".join(missing)}; it has {", ".join(topics)}'
+            )
+        return {topic: topic for topic in self._wanted}
+
+    def _one(self, named, wanted: str, types: tuple, topics: dict, option: str) -> str:
+        """Return the topic of the bag to take: the named, the wanted, or the only one."""
+        fitting = [topic for topic, (kind, _) in topics.items() if kind in types]
+        if named is not None:
+            fitting = [topic for topic in fitting if topic == named]
+        elif wanted in fitting:
+            return wanted
+        if len(fitting) == 1:
+            return fitting[0]
+        kinds = ' or '.join(types)
+        if not fitting:
+            raise DemoError(
+                f'{self._bag}: has no {kinds}{f" on {named}" if named else ""}; '
+                f'it has {", ".join(topics) or "nothing"}'
+            )
+        raise DemoError(f'{self._bag}: name one of {", ".join(fitting)} with {option}')
