@@ -39,9 +39,7 @@ _AUTOSTART = ParameterDescriptor(
 class ParameterServer:
     """Declares the parameters on `node`, guards them, and reads them as one `Parameters`.
 
-    `node` must have been made with `automatically_declare_parameters_from_overrides=True`, which
-    is how values for names that do not exist come to light. `refusal()` says why nothing may be
-    set now, or ''.
+    `refusal()` says why nothing may be set now, or ''.
     """
 
     def __init__(self, node: Node, refusal: Callable[[], str]) -> None:
@@ -49,8 +47,11 @@ class ParameterServer:
         self._refusal = refusal
         self._refused: dict[str, Any] = {}  # given at the start, outside the declared range
         self._cameras: tuple[str, ...] = ()
+        # From YAML and the command line, misspelt names included: rclpy has no public way to ask.
+        # An empty list arrives as None.
         self._given = {
-            name: parameter.value for name, parameter in node.get_parameters_by_prefix('').items()
+            name: [] if parameter.value is None else parameter.value
+            for name, parameter in node._parameter_overrides.items()
         }
         for field in ros_fields():
             # ROS has lists, not tuples.
@@ -70,16 +71,12 @@ class ParameterServer:
         return self._node.get_parameter('autostart').value is True
 
     def _values(self) -> dict[str, Any]:
+        """Return all that is set, and all that was given for names that do not exist."""
         declared = self._node.get_parameters_by_prefix('')
-        return {
-            name: parameter.value
-            for name, parameter in declared.items()
-            if name not in _OTHERS and not name.startswith('qos_overrides.')
-        }
+        values = self._given | {name: parameter.value for name, parameter in declared.items()}
+        return {name: value for name, value in values.items() if _is_ours(name)}
 
     def _declare(self, name: str, default: Any, descriptor: ParameterDescriptor) -> None:
-        if self._node.has_parameter(name):
-            self._node.undeclare_parameter(name)
         value = self._given.get(name, default)
         try:
             self._node.declare_parameter(name, value, descriptor, ignore_override=True)
@@ -93,6 +90,7 @@ class ParameterServer:
         for name in set(self._cameras) - set(names):
             for parameter in camera_defaults(name):
                 self._node.undeclare_parameter(parameter)
+                self._given.pop(parameter, None)
         for name in names:
             if name not in self._cameras:
                 for parameter, default in camera_defaults(name).items():
@@ -104,30 +102,32 @@ class ParameterServer:
         self._cameras = names
 
     def _on_set(self, parameters: list[Parameter]) -> SetParametersResult:
-        new = {p.name: p.value for p in parameters if p.name not in _OTHERS}
-        new = {k: v for k, v in new.items() if not k.startswith('qos_overrides.')}
+        new = {p.name: p.value for p in parameters if _is_ours(p.name)}
         if not new:
             return SetParametersResult(successful=True)
         if reason := self._refusal():
             return SetParametersResult(successful=False, reason=f'{", ".join(new)}: {reason}')
-        values = self._values() | {k: v for k, v in self._refused.items() if k not in new} | new
+        before = self._values() | self._refused
+        values = before | new
         if 'cameras' in new:
             # The parameters of cameras that are no longer listed go with them.
-            gone = set(self._cameras) - set(_names(new['cameras']))
-            leaving = {parameter for name in gone for parameter in camera_defaults(name)}
-            values = {k: v for k, v in values.items() if k not in leaving}
+            for name in set(self._cameras) - set(_names(new['cameras'])):
+                for parameter in camera_defaults(name):
+                    values.pop(parameter, None)
         complaint = _complaint(values)
-        # A value given at the start may be bad too: mending them one by one must be possible.
-        others = complaint.partition(':')[0] not in new and _complaint(
-            self._values() | self._refused
-        )
-        if complaint and not others:
+        # Several values given at the start may be bad: mending them one by one must be possible.
+        about_another = complaint.partition(':')[0] not in new and _complaint(before)
+        if complaint and not about_another:
             return SetParametersResult(successful=False, reason=complaint)
         for name in new:
             self._refused.pop(name, None)
         if 'cameras' in new and self._node.executor is not None:
             self._node.executor.create_task(self._declare_cameras)  # once the list is set
         return SetParametersResult(successful=True)
+
+
+def _is_ours(name: str) -> bool:
+    return name not in _OTHERS and not name.startswith('qos_overrides.')
 
 
 def _complaint(values: dict[str, Any]) -> str:
