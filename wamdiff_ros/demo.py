@@ -194,8 +194,9 @@ def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
     from .evaluation.summary import model_note, summarise, to_text
     from .evaluation.summary_page import to_html
 
-    model_dir = Path(parameters.get('model_dir') or share_path('models', 'nano')).expanduser()
-    note = model_note(model_dir)
+    note = model_note(
+        Path(parameters.get('model_dir') or share_path('models', 'nano')).expanduser()
+    )
     summary = summarise(folder / 'bag', note)
     overlay = render_overlay(
         folder / 'bag', folder / 'plan.mp4', source.camera(), source.image_topic, note[:110]

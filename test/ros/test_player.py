@@ -15,6 +15,8 @@ from wamdiff_ros.evaluation.bag import read_messages
 from wamdiff_ros.ros.recorder import LATCHED_QOS, RELIABLE_QOS, RecorderNode
 from wamdiff_ros.share import share_path
 
+pytestmark = pytest.mark.ros
+
 ROOT = Path(__file__).parents[2]
 FOOTAGE = ROOT / '..' / 'shared' / 'footage'
 COMPRESSED = 'sensor_msgs/msg/CompressedImage'

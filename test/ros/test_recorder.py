@@ -9,6 +9,8 @@ from wamdiff_ros.evaluation import bag as bags
 from wamdiff_ros.evaluation.bag import BagError, read_messages
 from wamdiff_ros.ros.recorder import RELIABLE_QOS, RecorderNode
 
+pytestmark = pytest.mark.ros
+
 TOPICS = {'/planner/status': ('wamdiff_ros/msg/PlannerStatus', RELIABLE_QOS)}
 
 

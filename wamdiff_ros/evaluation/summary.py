@@ -1,5 +1,7 @@
 """The numbers of one run of the planner, from its recording: `summarise(bag)`.
 
+Counted is what was published from the first to the last camera frame: what a planner does while
+nothing is to be seen says nothing about it.
 Rates and jitter come from the times at which messages were sent, which the recorder keeps as
 the bag's time. summary_page.py shows them.
 """
@@ -60,6 +62,7 @@ class Summary:
     intervals_ms: tuple[float, ...]
     ages_ms: tuple[float, ...]
     states: tuple[PlanStatus, ...]  # one per tick
+    ticks_uncounted: int  # before the first and after the last camera frame
     ticks_missing: int  # gaps in the ticks' numbers
     stages_ms: tuple[tuple[str, Distribution], ...]
     counts: tuple[tuple[str, float], ...]  # mean forwards and tokens per inference
@@ -97,6 +100,8 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
         sinks[type_name].append((sent_ns, entry))
     if not statuses:
         raise BagError(f'{bag}: holds no PlannerStatus; no planner was recorded')
+    before, statuses, uncounted = _while_seeing(statuses, frames)
+    _, trajectories, _ = _while_seeing(trajectories, frames)
     sent_ns = np.array([sent_ns for sent_ns, _ in trajectories], np.int64)
     intervals_ms = np.diff(sent_ns) / 1e6
     period_ms = _grid_period_ms([message for _, message in statuses])
@@ -114,13 +119,14 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
         intervals_ms=tuple(intervals_ms.tolist()),
         ages_ms=tuple(ages_ms),
         states=tuple(PlanStatus(message.state) for _, message in statuses),
+        ticks_uncounted=uncounted,
         ticks_missing=_ticks_missing([message.tick for _, message in statuses]),
         stages_ms=_stages([message for _, message in statuses]),
         counts=_counts([message for _, message in statuses]),
-        missed_deadlines=last.missed_deadlines,
-        skipped_ticks=last.skipped_ticks,
-        rejected_answers=last.rejected_answers,
-        stream_resets=last.stream_resets,
+        missed_deadlines=last.missed_deadlines - (before.missed_deadlines if before else 0),
+        skipped_ticks=last.skipped_ticks - (before.skipped_ticks if before else 0),
+        rejected_answers=last.rejected_answers - (before.rejected_answers if before else 0),
+        stream_resets=last.stream_resets - (before.stream_resets if before else 0),
         reasons=tuple(Counter(m.reason for _, m in statuses if m.reason).most_common(4)),
         frames_received=len(frames),
         frames_planned_from=len(planned_from & {stamp_ns for _, stamp_ns in frames}),
@@ -178,18 +184,23 @@ def rows_of(summary: Summary) -> list[tuple[str, str]]:
     """Return (name, value) of everything that is worth a line."""
     s = summary
     states = s.status_counts()
+    ticks = [f'{status.name} {states[status]}' for status in PlanStatus if states[status]]
+    ticks.append(f'missing {s.ticks_missing} ({s.ticks_uncounted} without camera not counted)')
+    troubles = [
+        f'skipped ticks {s.skipped_ticks}',
+        f'rejected answers {s.rejected_answers}',
+        f'stream resets {s.stream_resets}',
+    ]
     used = f'{s.frames_planned_from} of {s.frames_received}'
     rows = [
         ('model', f'{s.model} on {s.backend}'),
         ('trajectories', f'{len(s.ages_ms)} in {s.duration_s:.1f} s, {s.rate_hz:.2f} Hz'),
         ('jitter of the period', f'{_line(s.jitter_ms)} (period {s.period_ms:.0f} ms)'),
         ('age when published', _line(s.age_ms)),
-        ('ticks', ', '.join(f'{status.name} {states[status]}' for status in PlanStatus
-                            if states[status]) + f', missing {s.ticks_missing}'),
-        ('missed deadlines', f'{s.missed_deadlines}, skipped ticks {s.skipped_ticks}, '
-         f'rejected answers {s.rejected_answers}, stream resets {s.stream_resets}'),
+        ('ticks', ', '.join(ticks)),
+        ('missed deadlines', f'{s.missed_deadlines}, {", ".join(troubles)}'),
         ('camera frames', f'{used} planned from, {s.frame_rate_hz:.1f} Hz'),
-    ]  # fmt: skip
+    ]
     rows += [(f'stage {name}', _line(stage)) for name, stage in s.stages_ms]
     rows.append(('per inference', ', '.join(f'{v:.4g} {k}' for k, v in s.counts) or 'none'))
     rows += [(f'why not NOMINAL ({count})', reason) for reason, count in s.reasons]
@@ -212,6 +223,20 @@ def _shortened(text: str, length: int = 300) -> str:
     # Whatever a model says stays in one line and cannot steer a terminal.
     words = ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
     return (words[:length] + ' …' if len(words) > length else words) or '(none)'
+
+
+def _while_seeing(messages: list, frames: list) -> tuple[Any, list, int]:
+    """Return the last message before the first frame, those up to the last, how many are left out.
+
+    All messages count in a recording without frames, and in one where none came while they did.
+    """
+    if frames:
+        first_ns, last_ns = frames[0][0], frames[-1][0]
+        kept = [entry for entry in messages if first_ns <= entry[0] <= last_ns]
+        earlier = [message for sent_ns, message in messages if sent_ns < first_ns]
+        if kept:
+            return (earlier or [None])[-1], kept, len(messages) - len(kept)
+    return None, messages, 0
 
 
 def _stages(statuses: list[Any]) -> tuple[tuple[str, Distribution], ...]:

@@ -1,0 +1,43 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import wamdiff_ros
+
+ROOT = Path(__file__).parents[1]
+
+
+def wamdiff(*arguments):
+    return subprocess.run(
+        [sys.executable, '-m', 'wamdiff_ros.cli', *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_help_lists_the_commands_and_what_they_do():
+    result = wamdiff('--help')
+    assert result.returncode == 0
+    assert 'demo' in result.stdout
+    assert 'live planner' in result.stdout
+
+
+def test_the_version_is_the_packages():
+    assert wamdiff('--version').stdout.strip() == f'wamdiff_ros {wamdiff_ros.__version__}'
+
+
+def test_an_unknown_command_is_refused():
+    result = wamdiff('fly')
+    assert result.returncode == 2
+    assert "'fly'" in result.stderr
+
+
+def test_help_needs_neither_ros_nor_torch():
+    code = (
+        'import sys; from wamdiff_ros import cli\n'
+        'try: cli.main(["demo", "--help"])\n'
+        'except SystemExit: pass\n'
+        'assert not {"rclpy", "torch", "cv2"} & set(sys.modules), "heavy imports"'
+    )
+    result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, timeout=60, check=False,
+                            capture_output=True, text=True)  # fmt: skip
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,128 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS into the node')
+pytest.importorskip('av', reason='needs PyAV to write the video')
+
+from wamdiff_ros.evaluation.bag import bag_topics
+
+ROOT = Path(__file__).parents[1]
+# The command with the planner's network replaced by one that needs no weights.
+WITH_FAKE_NETWORK = f"""
+import sys
+from wamdiff_ros import cli, demo
+
+pytestmark = [pytest.mark.ros, pytest.mark.slow]
+demo._planner_command = lambda params_file: [
+    sys.executable, {str(ROOT / 'test' / 'fake_planner.py')!r}, '--ros-args',
+    '--params-file', str(params_file), '-p', 'autostart:=true']
+sys.exit(cli.main())
+"""
+
+
+def start_demo(tmp_path, *arguments, fake=None):
+    steering = tmp_path / 'steering.json'
+    steering.write_text(json.dumps(fake or {}))
+    # A checkpoint folder is only looked at for its card here.
+    model = tmp_path / 'model'
+    model.mkdir(exist_ok=True)
+    (model / 'README.md').write_text('# Untrained: a stand-in\n')
+    command = [sys.executable, '-c', WITH_FAKE_NETWORK, 'demo', '--out', tmp_path / 'out',
+               '--model', model, *arguments]  # fmt: skip
+    return subprocess.Popen(
+        [str(part) for part in command], cwd=ROOT, text=True,
+        env={**os.environ, 'WAMDIFF_FAKE': str(steering)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+
+
+def processes_that_mention(text):
+    found = []
+    for entry in Path('/proc').iterdir():
+        if entry.name.isdigit():
+            try:
+                if text in (entry / 'cmdline').read_text():
+                    found.append(entry.name)
+            except OSError:
+                continue
+    return found
+
+
+def test_the_demo_leaves_a_bag_a_video_and_a_summary(tmp_path):
+    demo = start_demo(tmp_path, '--seconds', '2')
+    output, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 0, output
+    assert 'NOTE: Untrained: a stand-in' in output
+    folder = tmp_path / 'out' / 'run_001'
+    counts = {topic: count for topic, (_, count) in bag_topics(folder / 'bag').items()}
+    assert counts['/camera/front/image'] == 41
+    assert counts['/odometry'] == 101
+    assert counts['/planner/trajectory'] >= 15
+    assert counts['/planner/status'] > counts['/planner/trajectory']
+    assert counts['/planner/scene_description'] >= 1
+    import av
+
+    with av.open(str(folder / 'plan.mp4')) as video:
+        assert sum(1 for _ in video.decode(video=0)) == 41
+    page = (folder / 'summary.html').read_text()
+    assert 'Untrained: a stand-in' in page
+    assert processes_that_mention(str(folder)) == []
+
+
+def test_ctrl_c_finishes_the_bag_and_leaves_no_process(tmp_path):
+    demo = start_demo(tmp_path)
+    folder = tmp_path / 'out' / 'run_001'
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (folder / 'player.log').exists():
+        time.sleep(0.1)
+    time.sleep(3.0)
+    demo.send_signal(signal.SIGINT)
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, output
+    assert 'Traceback' not in output
+    assert bag_topics(folder / 'bag')['/planner/status'][1] > 0
+    assert processes_that_mention(str(folder)) == []
+
+
+def test_a_planner_that_cannot_start_is_an_error_that_says_why(tmp_path):
+    demo = start_demo(tmp_path, fake={'load_error': 'the weights are made of cheese'})
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert 'error: the planner could not start: the weights are made of cheese' in output
+    assert 'Traceback' not in output
+    assert processes_that_mention(str(tmp_path / 'out')) == []
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (['--bag', 'no/such/bag'], 'no/such/bag: no such bag'),
+        (['--video', 'no/such.mp4'], 'no/such.mp4: no such video'),
+        (['--bag', 'demo/clip', '--image-topic', '/left'], 'has no sensor_msgs'),
+        (['--rate-hz', '1000'], 'rate_hz: 1000.0 is outside'),
+        (['--params', 'README.nope'], 'README.nope'),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong_and_leaves_no_folder(tmp_path, arguments, words):
+    demo = start_demo(tmp_path, *arguments)
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert words in output
+    assert 'Traceback' not in output
+    assert not (tmp_path / 'out').exists()
+
+
+def test_every_run_gets_a_folder_of_its_own(tmp_path):
+    from wamdiff_ros.demo import _new_folder
+
+    (tmp_path / 'out' / 'run_001').mkdir(parents=True)
+    (tmp_path / 'out' / 'run_001' / 'notes.txt').write_text('mine')
+    assert _new_folder(tmp_path / 'out').name == 'run_002'
+    assert (tmp_path / 'out' / 'run_001' / 'notes.txt').read_text() == 'mine'
