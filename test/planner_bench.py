@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import cv2
 import numpy as np
 import rclpy
 from builtin_interfaces.msg import Time
@@ -22,7 +23,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import parameter_value_to_python
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock as ClockMsg
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import MarkerArray
 from wamdiff_ros.msg import NavigationCommand, PlannedTrajectory, PlannerStatus, SceneDescription
@@ -77,12 +78,13 @@ class PlannerProcess:
 class Bench:
     """Publishes camera and odometry, hears all of the planner's topics, calls its services."""
 
-    def __init__(self, simulated=False, camera_topic='camera/front/image'):
+    def __init__(self, simulated=False, jpeg=False):
         self.context = rclpy.Context()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('bench', context=self.context)
         best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
-        self._camera = self.node.create_publisher(Image, camera_topic, best_effort)
+        kind = CompressedImage if jpeg else Image
+        self._camera = self.node.create_publisher(kind, 'camera/front/image', best_effort)
         self._odometry = self.node.create_publisher(Odometry, 'odometry', best_effort)
         self._clock = self.node.create_publisher(ClockMsg, '/clock', 10)
         self.heard = {}
@@ -106,6 +108,7 @@ class Bench:
         self.odometry_on = True
         self.frame_size = (64, 48)
         self.encoding = 'rgb8'
+        self.jpeg = jpeg
         self.simulated = simulated
         self.sim_time_ns = 1_000_000_000_000
         self.sim_runs = simulated
@@ -119,8 +122,10 @@ class Bench:
     def close(self):
         self._ending = True
         self._threads[1].join()
-        rclpy.shutdown(context=self.context)
+        self._executor.shutdown()
         self._threads[0].join()
+        self.node.destroy_node()  # or its publishers would outlive it in the graph
+        rclpy.shutdown(context=self.context)
 
     # -- hearing ------------------------------------------------------------------------------
 
@@ -210,14 +215,18 @@ class Bench:
     def now_ns(self):
         return self.sim_time_ns if self.simulated else time.time_ns()
 
-    def publish_frame(self, stamp_ns, encoding=None):
+    def publish_frame(self, stamp_ns):
         width, height = self.frame_size
-        image = Image(width=width, height=height, step=width * 3)
-        image.encoding = encoding or self.encoding
-        image.header.stamp = _time(stamp_ns)
-        image.data = np.full(width * height * 3, 90, np.uint8).tobytes()
+        pixels = np.full((height, width, 3), 90, np.uint8)
+        if self.jpeg:
+            message = CompressedImage(format='jpeg')
+            message.data = cv2.imencode('.jpg', pixels)[1].tobytes()
+        else:
+            message = Image(width=width, height=height, step=width * 3, encoding=self.encoding)
+            message.data = pixels.tobytes()
+        message.header.stamp = _time(stamp_ns)
         self.frame_stamps_ns.add(stamp_ns)
-        self._camera.publish(image)
+        self._camera.publish(message)
 
     def publish_odometry(self, stamp_ns):
         message = Odometry(child_frame_id='base_link')

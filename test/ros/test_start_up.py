@@ -1,10 +1,17 @@
 """Parameters from the command line and from YAML, several cameras, simulated time."""
 
+import os
+import signal
+import time
+from itertools import pairwise
+
 import pytest
-from planner_bench import Bench, PlannerProcess
+from planner_bench import Bench, PlannerProcess, duration_s, stamp_ns
 from wamdiff_ros.msg import PlannerStatus
 
 pytestmark = pytest.mark.ros
+
+PERIOD_NS = 100_000_000
 
 
 @pytest.fixture
@@ -50,6 +57,7 @@ def test_parameters_from_yaml(start, tmp_path):
     camera:
       middle: {topic: camera/front/image, transport: raw}
     rate_hz: 5
+    deadline_s: 0.2
     trajectory_frame: base
     point_interval_s: 0.5
 """
@@ -60,6 +68,10 @@ def test_parameters_from_yaml(start, tmp_path):
     assert trajectory.header.frame_id == 'base_link'
     assert (trajectory.points[0].pose.position.x, trajectory.points[0].pose.position.y) == (0, 0)
     assert len(trajectory.points) == 9
+    # A deadline of a whole period falls on the next tick and is still served, once.
+    ticks = [m.tick for m in bench.heard['status']]
+    assert ticks == list(range(ticks[0], ticks[0] + len(ticks)))
+    assert duration_s(trajectory.age) >= 0.2
 
 
 def test_unknown_name_in_the_parameters_is_refused(start):
@@ -68,6 +80,49 @@ def test_unknown_name_in_the_parameters_is_refused(start):
         lambda d: d.level == d.ERROR and d.message == 'rate_hertz: no such parameter', 'the reason'
     )
     assert bench.state() == 'unconfigured'
+
+
+def test_compressed_images_are_found_out_from_the_topic(start):
+    bench, _ = start('-p', 'fallback:=silent', jpeg=True)
+    bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    bench.camera_on = False
+    stop = bench.next_status(lambda m: m.state == PlannerStatus.FALLBACK_STOP, 'fallback')
+    assert 'nothing is published (fallback: silent)' in stop.reason
+    count = len(bench.heard['trajectory'])
+    bench.next_status(lambda m: m.tick >= stop.tick + 3, 'three more ticks')
+    assert len(bench.heard['trajectory']) == count
+
+
+def test_topic_of_another_type_than_insisted_on_is_an_error(start):
+    bench, _ = start('-p', 'camera.front.transport:=raw', jpeg=True)
+    bench.next_diagnosis(
+        lambda d: (
+            d.level == d.ERROR
+            and d.message
+            == '/camera/front/image: node bench publishes sensor_msgs/msg/CompressedImage, '
+            'wanted sensor_msgs/msg/Image'
+        ),
+        'the reason',
+    )
+
+
+def test_process_that_was_stopped_goes_on_with_the_next_tick(start):
+    bench, planner = start()
+    before = bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    os.kill(planner.process.pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(planner.process.pid, signal.SIGCONT)
+    back_ns = time.time_ns()
+    bench.next_status(
+        lambda m: m.state == PlannerStatus.NOMINAL and stamp_ns(m) > back_ns, 'planning again'
+    )
+    ticks = [m for m in bench.heard['status'] if m.tick >= before.tick]
+    assert [m.tick for m in ticks] == list(range(ticks[0].tick, ticks[-1].tick + 1))
+    missed = sum((stamp_ns(b) - stamp_ns(a)) // PERIOD_NS - 1 for a, b in pairwise(ticks))
+    assert missed >= 3
+    diagnosis = bench.next_diagnosis(lambda d: True, 'the counters')
+    values = {entry.key: entry.value for entry in diagnosis.values}
+    assert int(values['late_instants']) >= missed
 
 
 def test_simulated_time_that_jumps_back_resets_the_stream_and_goes_on(start):
@@ -85,6 +140,10 @@ def test_simulated_time_that_jumps_back_resets_the_stream_and_goes_on(start):
     assert again.header.stamp.sec < before.header.stamp.sec
     ticks = [m.tick for m in bench.heard['status']]
     assert ticks == list(range(ticks[0], ticks[0] + len(ticks)))
+
+    bench.sim_time_ns += 60_000_000_000
+    bench.next_status(lambda m: m.stream_resets == 2, 'the reset after a leap')
+    bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning after the leap')
 
     bench.sim_runs = False
     bench.next_diagnosis(lambda d: 'simulated time has stood still' in d.message, 'the pause')
