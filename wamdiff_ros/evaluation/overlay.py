@@ -163,6 +163,8 @@ class _Painter:
     def __init__(self, camera: Pinhole, note: str) -> None:
         self._camera = camera
         self._note = note
+        # A panorama may be lower than the inset.
+        self._inset_size = INSET_PX[0], max(60, min(INSET_PX[1], camera.height - 32))
         self._small, self._normal, self._bold = (_font(size) for size in (17, 20, 22))
 
     def paint(self, scene: _Scene) -> np.ndarray:
@@ -224,7 +226,7 @@ class _Painter:
     # -- from above -----------------------------------------------------------------------------
 
     def _inset(self, picture: np.ndarray, scene: _Scene) -> None:
-        width, height = INSET_PX
+        width, height = self._inset_size
         x0, y0 = picture.shape[1] - width - 16, 16
         box = picture[y0 : y0 + height, x0 : x0 + width]
         box[:] = box * 0.25 + np.array([18, 22, 28]) * 0.75
@@ -264,8 +266,8 @@ class _Painter:
             self._chip(draw, (x + 8, 16), f'plan is {scene.age_s * 1e3:.0f} ms old')
         if self._note:
             self._chip(draw, (16, 58), self._note, (120, 72, 12))
-        right = self._camera.width - INSET_PX[0] - 16
-        top = 16 + INSET_PX[1]
+        right = self._camera.width - self._inset_size[0] - 16
+        top = 16 + self._inset_size[1]
         draw.text((right + 10, top - 25), 'plan', SPEED_RGB[3], self._small)
         draw.text((right + 54, top - 25), 'driven, 10 m grid', (200, 205, 212), self._small)
         self._panel(draw, scene)
