@@ -13,13 +13,13 @@ pytest.importorskip('av', reason='needs PyAV to write the video')
 
 from wamdiff_ros.evaluation.bag import bag_topics
 
+pytestmark = [pytest.mark.ros, pytest.mark.slow]
+
 ROOT = Path(__file__).parents[1]
 # The command with the planner's network replaced by one that needs no weights.
 WITH_FAKE_NETWORK = f"""
 import sys
 from wamdiff_ros import cli, demo
-
-pytestmark = [pytest.mark.ros, pytest.mark.slow]
 demo._planner_command = lambda params_file: [
     sys.executable, {str(ROOT / 'test' / 'fake_planner.py')!r}, '--ros-args',
     '--params-file', str(params_file), '-p', 'autostart:=true']
