@@ -233,7 +233,7 @@ def markdown_table() -> str:
         'Generated from `wamdiff_ros/parameters.py`. All of them are read in `configure`; while',
         'the node is configured they cannot be set. Defaults are also in',
         '`config/planner.param.yaml`. The node has one more, `autostart`: configure and activate',
-        'without being asked (default false; the launch file does this from outside).',
+        'without being asked (default false; the launch file sets it to true).',
         '',
         '| parameter | default | accepted | meaning |',
         '|---|---|---|---|',
