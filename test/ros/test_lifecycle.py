@@ -75,6 +75,13 @@ def test_transition_that_the_state_does_not_know_is_refused(bench, manual):
     assert bench.state() == 'unconfigured'
 
 
+def test_topic_that_is_no_topic_name_fails_configure(bench, manual):
+    assert bench.set_parameters(camera__front__topic='front camera').successful
+    assert not bench.transition('configure')
+    assert "camera.front.topic: 'front camera' is not a topic name" in manual.output()
+    assert bench.set_parameters(camera__front__topic='camera/front/image').successful
+
+
 def test_load_that_fails_says_why_until_it_succeeds(bench, manual):
     manual.steer(load_error='model.safetensors: no tensor lm_head.weight')
     assert not bench.transition('configure')

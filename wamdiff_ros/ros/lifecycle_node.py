@@ -15,7 +15,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from std_srvs.srv import SetBool, Trigger
 
 from ..observation.synchronizer import Synchronizer
-from ..parameters import Parameters
+from ..parameters import Camera, ParameterError, Parameters
 from .diagnostics import Health, diagnostic_array
 from .inference_thread import InferenceThread, Session
 from .outputs import Outputs
@@ -96,7 +96,7 @@ class PlannerNode(LifecycleNode):
             if self.context.ok():
                 self.get_logger().error(self._error)
                 # A sentence made for people needs no traceback, anything else does.
-                if not isinstance(error, ValueError):
+                if not isinstance(error, (ValueError, OSError)):
                     self.get_logger().error(traceback.format_exc())
             return otherwise
         return SUCCESS
@@ -104,6 +104,8 @@ class PlannerNode(LifecycleNode):
     def _configure(self) -> None:
         parameters = self._parameter_server.read()
         self._configuration = parameters
+        for camera in parameters.camera_settings:
+            self._check_topic(camera)
         load = partial(self._load, parameters)
         self._inference = InferenceThread(load, round(parameters.max_plan_age_s * 1e9))
         try:
@@ -113,6 +115,14 @@ class PlannerNode(LifecycleNode):
             raise
         self.get_logger().info(f'loaded {model}, running on {backend}')
         self._outputs = Outputs(self, parameters.trajectory_frame, backend, model)
+
+    def _check_topic(self, camera: Camera) -> None:
+        try:
+            self.resolve_topic_name(camera.topic)
+        except Exception as error:  # rclpy has no common type for it
+            raise ParameterError(
+                f'camera.{camera.name}.topic: {camera.topic!r} is not a topic name; {error}'
+            ) from error
 
     def _load(self, parameters: Parameters, progress, cancelled) -> Session:
         return self._load_session(parameters, progress=progress, cancelled=cancelled)

@@ -29,6 +29,7 @@ DESCRIBE_MARGIN = 0.1
 STALL_PERIODS = 3  # without a tick for this long, diagnostics say so
 BASE_FRAME = 'base_link'  # until odometry has named it
 DISABLED = 'planning is disabled, call ~/enable to resume'
+BUSY = 'inference is still busy with an earlier tick'
 NOT_IN_TIME = 'the plan was not ready at the deadline'
 
 
@@ -83,6 +84,7 @@ class PlanningLoop:
             min_backward=Duration(nanoseconds=-1),
             on_clock_change=True,
         )
+        inference.reset()  # nothing from before this activation
         self._jumps = self._clock.create_jump_callback(threshold, post_callback=self._on_jump)
         self._set_tick_alarm()
 
@@ -139,6 +141,7 @@ class PlanningLoop:
     def _set_tick_alarm(self) -> None:
         if self._stopped:
             return
+        self._tick_alarm.cancel()
         self._grid_ns = 0
         now_ns = self._now_ns()
         self._clock_runs = now_ns > 0
@@ -164,7 +167,7 @@ class PlanningLoop:
         self._tick_alarm.set(grid_ns + self._period_ns - now_ns)
         passed = (grid_ns - self._grid_ns) // self._period_ns
         if passed <= 0:
-            return  # the clock went back a little: this instant has had its tick
+            return  # the clock went back by less than a period: this instant has had its tick
         if self._grid_ns:
             self.counters.late_instants += passed - 1
         self._grid_ns = grid_ns
@@ -202,9 +205,11 @@ class PlanningLoop:
         request, self._pending = self._pending, None
         deadline_ns = request.grid_ns + self._deadline_ns
         ready_ns = self._take_outcomes(request)
+        if self._enabled and not self._skipped and ready_ns is None:
+            self.counters.missed_deadlines += 1
         now_ns = self._now_ns()
         ego = self._synchronizer.ego.newest()
-        publication = self._policy.decide(request.tick, now_ns, ego, self._why_not(ready_ns))
+        publication = self._policy.decide(request.tick, now_ns, ego, self._why_not())
         if publication.status is PlanStatus.NOMINAL:
             self._cleared = ''
         reason = publication.reason
@@ -229,15 +234,11 @@ class PlanningLoop:
         self._description = None
         self._outputs.publish(report)
 
-    def _why_not(self, ready_ns: int | None) -> str:
-        """Return why this tick has no plan of its own, for want of a better reason."""
+    def _why_not(self) -> str:
+        """Return why this tick has no plan of its own, unless its outcome gives the reason."""
         if not self._enabled:
             return DISABLED
-        if self._skipped:
-            return 'inference is still busy with an earlier tick'
-        if ready_ns is None:
-            self.counters.missed_deadlines += 1
-        return NOT_IN_TIME
+        return BUSY if self._skipped else NOT_IN_TIME
 
     def _take_outcomes(self, request: TickRequest) -> int | None:
         """Take in what inference has handed over; return when this tick's outcome was ready."""
