@@ -24,11 +24,10 @@ from ..model.image_processor import ImageProcessor
 from ..model.network import Network
 from ..model.tokenizer import Tokenizer
 from ..model.weights import save_network
-from ..planning.answer import format_waypoints
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
 from ..types import CameraFrame, Command, EgoState, Observation
 from .block_layout import BlockBatch, collate, fill_answer
-from .motion import sample_motion
+from .motion import sample_motion, write_fixed_width
 
 BLOCK_SIZE = 32
 DESCRIPTION = 'This demo checkpoint continues the present motion. It does not look at the image.'
@@ -179,11 +178,11 @@ class Samples:
         )
         command = list(Command)[self.random.integers(3)]
         observation = Observation(0, (self.frames[which],), ego, command)
-        describe = self.random.random() < 0.08
+        describe = self.random.random() < 0.04
         turn = (description_turn if describe else navigation_turn)(self.templates, observation)
         parts = [part.index if isinstance(part, Image) else part.text for part in turn]
         prompt = user_prompt(parts, [self.grids[which]], self.tokenizer, self.config)
-        text = DESCRIPTION if describe else format_waypoints(motion.waypoints_base_m)
+        text = DESCRIPTION if describe else write_fixed_width(motion.waypoints_base_m)
         return prompt, text, motion, observation
 
     def batch(self, size: int, generator: torch.Generator):

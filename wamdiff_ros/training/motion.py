@@ -26,8 +26,8 @@ class Motion:
 
 
 def sample_motion(random: np.random.Generator) -> Motion:
-    """Draw a motion of ordinary driving: 0 to 32 m/s, lateral acceleration within 3 m/s^2."""
-    speed = random.uniform(0.0, 20.0 if random.random() > 0.3 else 32.0)
+    """Draw a motion of ordinary driving: 0 to 24 m/s, lateral acceleration within 3 m/s^2."""
+    speed = random.uniform(0.0, 24.0)
     if random.random() < 0.05:
         speed = 0.0
     acceleration = float(np.clip(random.normal(0.0, 1.2), -4.0, 2.5))
@@ -37,7 +37,10 @@ def sample_motion(random: np.random.Generator) -> Motion:
     drift = random.normal(0.0, 0.01 * speed)
     velocity = (round(speed, 2), round(drift, 2))
     acceleration_pair = (round(acceleration, 2), round(lateral, 2))
-    return Motion(velocity, acceleration_pair, roll_out(velocity, acceleration_pair))
+    waypoints = roll_out(velocity, acceleration_pair)
+    if waypoints[:, 0].max() > 99.0 or np.abs(waypoints[:, 1]).max() > 9.9:
+        return sample_motion(random)  # cannot be written in fixed width
+    return Motion(velocity, acceleration_pair, waypoints)
 
 
 def roll_out(
@@ -57,3 +60,9 @@ def roll_out(
     y = np.cumsum(speeds * np.sin(heading) * STEP_S)
     every = round(HORIZON_S / WAYPOINTS / STEP_S)
     return np.stack((x, y), axis=1)[every - 1 :: every]
+
+
+def write_fixed_width(waypoints_base_m: np.ndarray) -> str:
+    """Write waypoints [8, 2] as "05.21,+0.10,…": 95 characters, so that each has its own slot."""
+    pairs = np.round(waypoints_base_m, 2) + 0.0
+    return ','.join(f'{max(x, 0.0):05.2f},{y:+05.2f}' for x, y in pairs)
