@@ -145,12 +145,25 @@ def test_exception_is_a_failed_tick_after_which_the_cache_is_not_trusted(rig):
 def test_gap_and_new_image_size_clear_the_cache(rig):
     rig.thread.submit(rig.request(1))
     rig.wait_for(1)
-    rig.thread.submit(rig.request(2, t0_ns=3 * 10**9))
-    assert rig.wait_for(2).cleared == 'no observation for 2.90 s'
+    rig.thread.submit(rig.request(2, observe=nothing))
+    assert rig.wait_for(2).reason == 'no frame'
+    rig.thread.submit(rig.request(3, t0_ns=3 * 10**9))
+    assert rig.wait_for(3).cleared == 'no observation for 2.90 s'
     wider = observation(31 * 10**8, size=(4, 8))
-    rig.thread.submit(rig.request(3, observe=lambda grid_ns: wider))
-    assert rig.wait_for(3).cleared == 'camera front changed from 4x4 to 8x4'
+    rig.thread.submit(rig.request(4, observe=lambda grid_ns: wider))
+    assert rig.wait_for(4).cleared == 'camera front changed from 4x4 to 8x4'
     assert rig.session.calls == ['plan', 'reset', 'plan', 'reset', 'plan']
+
+
+def nothing(grid_ns):
+    raise NotReady('no frame')
+
+
+def test_inference_that_is_slower_than_a_gap_keeps_its_cache(rig):
+    for tick, t0_ns in enumerate((10**9, 4 * 10**9, 7 * 10**9), start=1):
+        rig.thread.submit(rig.request(tick, t0_ns=t0_ns))
+        assert rig.wait_for(tick).cleared == ''
+    assert rig.session.calls == ['plan'] * 3
 
 
 def test_description_is_left_out_when_there_is_no_time_for_it(rig):

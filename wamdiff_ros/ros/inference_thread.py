@@ -86,6 +86,7 @@ class InferenceThread:
         self._reset_due = False
         self._closing = False
         self._last: Observation | None = None
+        self._starved = False  # a tick since then had nothing new to plan from
         # Daemonic: a load stuck in foreign code must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name='inference', daemon=True)
         self._thread.start()
@@ -168,16 +169,18 @@ class InferenceThread:
         try:
             observation = request.observe(request.grid_ns)
         except NotReady as not_ready:
+            self._starved = True
             return None, None, not_ready.reason, ''
         last = self._last
         if last is not None and observation.t0_ns == last.t0_ns:
+            self._starved = True
             camera = observation.frames[0].camera
             return None, None, f'no frame of camera {camera} since the last plan', ''
         observed_ns = time.monotonic_ns() - start_ns
         if cleared := self._break_in_stream(last, observation):
             session.reset()
         # Only what the next comparison needs would do, but one observation is kept either way.
-        self._last = observation
+        self._last, self._starved = observation, False
         result = session.plan(observation)
         timings = StageTimings((('image_decode', observed_ns), *result.timings.stages_ns))
         return observation, replace(result, timings=timings), result.reason, cleared
@@ -187,7 +190,8 @@ class InferenceThread:
         if last is None:
             return ''
         gap_ns = now.t0_ns - last.t0_ns
-        if gap_ns > self._max_gap_ns:
+        # Ticks that were skipped because inference is slow are no gap in what the sensors saw.
+        if gap_ns > self._max_gap_ns and self._starved:
             return f'no observation for {gap_ns / 1e9:.2f} s'
         for before, after in zip(last.frames, now.frames, strict=True):
             if before.rgb.shape != after.rgb.shape:

@@ -56,8 +56,8 @@ class Outputs:
         self._trajectory = create(PlannedTrajectory, '~/trajectory', 10)
         self._status = create(PlannerStatus, '~/status', 10)
         self._description = create(SceneDescriptionMsg, '~/scene_description', 10)
-        self._path = create(Path, '~/path', 1)
-        self._markers = create(MarkerArray, '~/markers', 1)
+        self._path = create(Path, '~/path', 10)
+        self._markers = create(MarkerArray, '~/markers', 10)
 
     def destroy(self) -> None:
         """Take back all publishers."""
