@@ -120,3 +120,11 @@ def test_a_bag_without_images_is_refused(tmp_path):
     bag = recording.write(tmp_path / 'bag', messages)
     with pytest.raises(BagError, match='no camera images'):
         render_overlay(bag, tmp_path / 'plan.mp4')
+
+
+@pytest.mark.parametrize('ahead', (0.0, -20.0))
+def test_a_plan_out_of_the_picture_is_no_error(ahead, tmp_path):
+    plan = trajectory(START_NS, 0, [(ahead, 0.0, 0.0)] * 9, 0.0)
+    bag = recording.write(tmp_path / 'bag', drive([(0, plan)], seconds=0.1))
+    result = render_overlay(bag, tmp_path / 'plan.mp4', recording.default_camera())
+    assert result.frames == 2

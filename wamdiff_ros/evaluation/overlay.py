@@ -196,6 +196,8 @@ class _Painter:
                 cv2.fillPoly(layer, [pixels], colours[i], cv2.LINE_8, 4)
                 cv2.fillPoly(mask, [pixels], 255, cv2.LINE_8, 4)
         x, y, width, height = cv2.boundingRect(mask)
+        if not width:
+            return []  # a standing vehicle's plan lies below the picture
         box = slice(y, y + height), slice(x, x + width)
         # Far quads are narrower than the mask's edge, so it is softened only a little.
         alpha = cv2.GaussianBlur(mask[box], (0, 0), 0.8)[..., None] * np.float32(0.5 / 255)
