@@ -137,7 +137,8 @@ def comma_ego(log: Path) -> list[EgoState]:
 
 def csv_ego(path: Path) -> list[EgoState]:
     """Read a CSV file with a header line and the columns t_s, x_m, y_m, yaw_rad."""
-    table = np.genfromtxt(path, delimiter=',', names=True, ndmin=1)
+    # Its own ndmin came with NumPy 1.23, after the one of Ubuntu 22.04.
+    table = np.atleast_1d(np.genfromtxt(path, delimiter=',', names=True))
     missing = [name for name in CSV_COLUMNS if name not in (table.dtype.names or ())]
     if missing:
         raise SourceError(f'{path}: has no column {missing[0]}; wanted {",".join(CSV_COLUMNS)}')
