@@ -240,6 +240,8 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
         # The deadline follows, so that slower planning may also take longer.
         parameters['rate_hz'] = arguments.rate_hz
         parameters['deadline_s'] = min(0.8 / max(arguments.rate_hz, 1e-3), 10.0)
+    # Player and recorder share this machine with the planner.
+    parameters.setdefault('threads', max(1, (os.cpu_count() or 1) // 2))
     Parameters.from_mapping(parameters)
     return parameters
 

@@ -11,6 +11,9 @@ import sys
 
 def load_session(parameters, **callbacks):
     """Load the real session; torch takes seconds to import, so not before it is needed."""
+    # OpenMP threads that spin between two small operations take cores from everybody else, and
+    # stall each other on a busy machine. Read by torch when it is imported.
+    os.environ.setdefault('OMP_WAIT_POLICY', 'PASSIVE')
     from ..runtime.session import PlanningSession
 
     return PlanningSession.load(parameters, **callbacks)

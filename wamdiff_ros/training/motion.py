@@ -63,6 +63,9 @@ def roll_out(
 
 
 def write_fixed_width(waypoints_base_m: np.ndarray) -> str:
-    """Write waypoints [8, 2] as "05.21,+0.10,…": 95 characters, so that each has its own slot."""
-    pairs = np.round(waypoints_base_m, 2) + 0.0
+    """Write waypoints [8, 2] as "05.20,+0.10,…": 95 characters, so that each has its own slot.
+
+    Rounded to 0.1 m: nano models cannot do better, and noise in the last digit only slows them.
+    """
+    pairs = np.round(waypoints_base_m, 1) + 0.0
     return ','.join(f'{max(x, 0.0):05.2f},{y:+05.2f}' for x, y in pairs)
