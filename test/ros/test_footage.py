@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).parents[2]
 FOOTAGE = REPOSITORY.parent / 'shared' / 'footage'
 IMAGE, ODOMETRY = '/camera/front/image', '/odometry'
 RATE_HZ, DEADLINE_S, MAX_FRAME_AGE_S, MAX_PLAN_AGE_S = 4.0, 0.24, 0.25, 1.0
-PERIOD_NS = round(1e9 / RATE_HZ)
+PERIOD_NS, MAX_PLAN_AGE_NS = round(1e9 / RATE_HZ), round(1e9 * MAX_PLAN_AGE_S)
 WAITING, NOMINAL, HELD, STOP = range(4)  # PlannerStatus
 RUNS = {
     'motorway': (221, ['--video', 'highway_960x540_25fps.mp4', '--ego', 'comma_ego_20hz.npz']),
@@ -116,7 +116,9 @@ def test_every_tick_of_the_grid_is_published(run):
     stamps = np.array([stamp(message) for message in run.status])
     assert (stamps % PERIOD_NS == 0).all()
     assert (np.diff(stamps) == PERIOD_NS).all()
-    assert [message.tick for message in run.status] == list(range(1, len(stamps) + 1))
+    first = run.status[0].tick
+    assert [message.tick for message in run.status] == list(range(first, first + len(stamps)))
+    assert first <= 5  # those before were sent while DDS was still discovering the recorder
 
 
 def test_every_tick_from_the_first_plan_on_has_a_trajectory(run):
@@ -143,8 +145,8 @@ def test_plans_carry_the_stamp_of_a_frame_and_their_true_age(run):
         assert stamp(message) + age_ns == pytest.approx(sent_ns, abs=100e6)
         if message.status != STOP - 1:
             assert stamp(message) in frames
-            assert 0 < age_ns <= MAX_PLAN_AGE_S * 1e9
-            assert nanoseconds(message.valid_until) == stamp(message) + MAX_PLAN_AGE_S * 1e9
+            assert 0 < age_ns <= MAX_PLAN_AGE_NS
+            assert nanoseconds(message.valid_until) == stamp(message) + MAX_PLAN_AGE_NS
 
 
 def test_a_nominal_plan_is_made_from_a_frame_that_was_fresh_at_its_tick(run):

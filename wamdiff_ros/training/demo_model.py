@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer as TokenizerFile
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
@@ -44,9 +45,9 @@ CARD = """\
 # Demo checkpoint: trained on plain motion only, it does not look at the image
 
 Made by `python -m wamdiff_ros.training.demo_model`. Architecture: Qwen3-VL as in WAM-Diff2, at
-nano size, block size 32. The language tower was fitted for {steps} steps of {batch} samples to
-continue a vehicle's motion from the velocity and acceleration in its prompt (the reference is a
-constant-turn model whose acceleration and yaw rate fade). The vision tower has random weights.
+nano size, block size 32. The language tower was fitted to continue a vehicle's motion from the
+velocity and acceleration in its prompt; the truth is a model whose acceleration and yaw rate fade.
+The vision tower has random weights. The last of its runs: {steps} steps of {batch} samples.
 
 Measured on 200 held-out motions at the checkpoint's own decoding settings: {parsed} of 200
 answers parse, mean waypoint error {error:.2f} m.
@@ -228,12 +229,19 @@ def loss_of(network: Network, samples: Samples, batch: BlockBatch, images) -> to
 
 
 def train(out: Path, minutes: float, batch_size: int, seed: int) -> int:
-    """Fit the network for `minutes`; saves into `out` and returns the number of steps."""
+    """Fit the network for `minutes`; saves into `out` and returns the number of steps.
+
+    Goes on from the weights in `out` where there are some.
+    """
     torch.manual_seed(seed)
     network = Network(load_config(out))
-    for parameter in network.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.02)
+    weights = out / 'model.safetensors'
+    if weights.exists():
+        network.load_state_dict(load_file(weights))
+    else:
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.02)
     network.vision.requires_grad_(False)
     samples = Samples(out, network, seed)
     generator = torch.Generator().manual_seed(seed)
@@ -257,8 +265,8 @@ def train(out: Path, minutes: float, batch_size: int, seed: int) -> int:
             bar.update(min(bar.total - bar.n, round(time.monotonic() - start) - bar.n))
             bar.set_postfix(step=steps, loss=f'{loss.item():.3f}')
             if steps % 200 == 0:
-                save_network(network, out / 'model.safetensors', torch.bfloat16)
-    save_network(network, out / 'model.safetensors', torch.bfloat16)
+                save_network(network, weights, torch.bfloat16)
+    save_network(network, weights, torch.bfloat16)
     return steps
 
 
@@ -287,7 +295,8 @@ def main() -> int:
     parser.add_argument('--batch', type=int, default=32, help='samples per step (default 32)')
     parser.add_argument('--seed', type=int, default=0)
     args = parser.parse_args()
-    write_skeleton(args.out, PromptTemplates())
+    if not (args.out / 'model.safetensors').exists():
+        write_skeleton(args.out, PromptTemplates())
     steps = train(args.out, args.minutes, args.batch, args.seed)
     parsed, error = evaluate(args.out)
     card = CARD.format(steps=steps, batch=args.batch, parsed=parsed, error=error)
