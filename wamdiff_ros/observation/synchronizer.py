@@ -32,7 +32,8 @@ class Synchronizer:
     def observe(self, now_ns: int) -> Observation:
         """Return the observation at the newest usable frame of the first camera.
 
-        No frame stamped after `now_ns` is used. A frame that cannot be decoded is dropped,
+        Usable is a frame that each other camera has a frame near to: where those arrive later,
+        the newest is not yet. No frame stamped after `now_ns` is used. A frame that cannot be decoded is dropped,
         counted, and the next newest one tried. Two calls may return the same t0. Raises
         NotReady with the reason.
         """
@@ -79,7 +80,18 @@ class Synchronizer:
                 f'newest frame of camera {first.name} is {age_ns * 1e-9:.3f} s old, '
                 f'limit {self._max_age_ns * 1e-9:.3f} s'
             )
-        chosen = [frame]
+        newest_misses = None
+        while frame is not None and now_ns - frame.stamp_ns <= self._max_age_ns:
+            try:
+                return [frame, *self._near(frame, others, now_ns)]
+            except NotReady as not_ready:
+                newest_misses = newest_misses or not_ready
+            frame = self.frames[first.name].newest_before(frame.stamp_ns - 1)
+        raise newest_misses
+
+    def _near(self, frame: EncodedFrame, others: list, now_ns: int) -> list[EncodedFrame]:
+        """Return the frame of each other camera that goes with `frame`."""
+        chosen = []
         for camera in others:
             near = self.frames[camera.name].nearest(frame.stamp_ns, latest_ns=now_ns)
             if near is None:
