@@ -101,6 +101,14 @@ def test_everything_is_called_from_one_thread(rig):
     assert threading.get_ident() not in rig.session.threads
 
 
+def test_observation_older_than_the_last_one_is_not_planned(rig):
+    for count, t0_ns in enumerate((200, 200, 199), start=1):
+        rig.thread.submit(rig.request(count, t0_ns=t0_ns))
+        outcome = rig.wait_for(count)
+    assert outcome.reason == 'no frame of camera front since the last plan'
+    assert rig.session.calls == ['plan']
+
+
 def test_tick_that_finds_inference_busy_is_skipped(rig):
     rig.session.go.clear()
     first, second = rig.request(1), rig.request(2)

@@ -100,12 +100,6 @@ class InferenceThread:
             self._changed.notify()
             return skipped
 
-    @property
-    def planning_tick(self) -> int | None:
-        """The tick that is being planned now, if one is."""
-        planning = self._planning
-        return None if planning is None else planning.tick
-
     def reset(self) -> None:
         """Clear the KV cache before anything else is inferred; drops a waiting request."""
         with self._changed:
@@ -172,7 +166,7 @@ class InferenceThread:
             self._starved = True
             return None, None, not_ready.reason, ''
         last = self._last
-        if last is not None and observation.t0_ns == last.t0_ns:
+        if last is not None and observation.t0_ns <= last.t0_ns:
             self._starved = True
             camera = observation.frames[0].camera
             return None, None, f'no frame of camera {camera} since the last plan', ''
