@@ -71,7 +71,7 @@ class Parameters:
     jump_threshold_s: float = _parameter(
         1.0,
         'A forward jump of the clock larger than this, or any backward jump, clears buffers, '
-        'plan and KV cache [s].',
+        'plan and KV cache; a message stamped farther ahead of the clock is refused [s].',
         low=0.1,
         high=60.0,
     )
@@ -205,6 +205,11 @@ class Parameters:
                 f'deadline_s: {self.deadline_s} s is longer than one period '
                 f'({1 / self.rate_hz:g} s at rate_hz {self.rate_hz:g}); lower one of the two'
             )
+        if self.max_plan_age_s <= self.deadline_s:
+            raise ParameterError(
+                f'max_plan_age_s: {self.max_plan_age_s} s is not above deadline_s '
+                f'{self.deadline_s} s, so every plan would be too old when it is published'
+            )
         if self.max_pixels and self.min_pixels > self.max_pixels:
             raise ParameterError(
                 f'min_pixels: {self.min_pixels} is above max_pixels {self.max_pixels}'
@@ -290,7 +295,8 @@ def _checked(name: str, value: Any, spec) -> Any:
 
 
 def _checked_cameras(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(entry, str) for entry in value):
+    is_list = isinstance(value, (list, tuple))
+    if not is_list or not all(isinstance(entry, str) for entry in value):
         raise ParameterError(f'{name}: {value!r} is not a list of names, wanted e.g. [front]')
     cameras = tuple(value)
     if not cameras:
