@@ -108,6 +108,7 @@ class Bench:
         self.odometry_on = True
         self.frame_size = (64, 48)
         self.encoding = 'rgb8'
+        self.base_frame = 'base_link'
         self.jpeg = jpeg
         self.simulated = simulated
         self.sim_time_ns = 1_000_000_000_000
@@ -229,7 +230,7 @@ class Bench:
         self._camera.publish(message)
 
     def publish_odometry(self, stamp_ns):
-        message = Odometry(child_frame_id='base_link')
+        message = Odometry(child_frame_id=self.base_frame)
         message.header.frame_id = 'odom'
         message.header.stamp = _time(stamp_ns)
         message.pose.pose.position.x = SPEED_MPS * (stamp_ns % 10**12) / 1e9

@@ -139,7 +139,7 @@ def test_plan_is_held_then_braked_when_the_camera_stops_and_planned_when_it_is_b
 
 def test_slow_inference_holds_the_plan_and_publishing_keeps_the_rate(planning):
     bench, planner = planning
-    planner.steer(plan_s=0.35)
+    planner.steer(plan_s=0.25)
     bench.next_status(lambda m: 'still busy' in m.reason, 'a busy tick')
     start = len(bench.heard['status'])
     bench.wait(lambda: len(bench.heard['status']) >= start + 15, 'fifteen ticks')
@@ -256,3 +256,31 @@ def test_camera_that_changes_its_size_resets_the_stream(planning):
     status = bench.next_status(lambda m: m.stream_resets > before, 'the reset')
     assert status.stream_resets == before + 1
     assert 'stream reset: camera front changed from 64x48 to 80x48' in planner.output()
+
+
+def test_stamps_far_ahead_of_the_clock_are_refused_and_planning_goes_on(planning):
+    bench, planner = planning
+    complaints = [f'/{name}: header.stamp is 60.' for name in ('camera/front/image', 'odometry')]
+
+    def refused():
+        ahead_ns = bench.now_ns() + 60_500_000_000
+        bench.publish_frame(ahead_ns)
+        bench.publish_odometry(ahead_ns)
+        return all(complaint in planner.output() for complaint in complaints)
+
+    bench.wait(refused, 'the complaints')
+    bench.next_status(lambda m: m.state == NOMINAL, 'planning goes on')
+
+
+def test_odometry_of_another_vehicle_frame_resets_the_stream(planning):
+    bench, planner = planning
+    before = bench.heard['status'][-1].stream_resets
+    bench.base_frame = 'base_footprint'
+    status = bench.next_status(
+        lambda m: m.state == NOMINAL and m.stream_resets > before, 'planning again'
+    )
+    assert status.stream_resets == before + 1
+    assert status.header.frame_id == 'base_footprint'
+    assert "odometry changed from 'base_link' in 'odom' to 'base_foot" in planner.output()
+    bench.base_frame = 'base_link'
+    bench.next_status(lambda m: m.stream_resets > before + 1, 'the way back')

@@ -140,7 +140,11 @@ class PlannerNode(LifecycleNode):
             self, self._configuration, synchronizer, self._inference, self._outputs, self._enabled
         )
         self._sensors = Sensors(
-            self, self._configuration.camera_settings, synchronizer, self._loop.reset
+            self,
+            self._configuration.camera_settings,
+            synchronizer,
+            self._loop.reset,
+            self._configuration.jump_threshold_s,
         )
 
     def _stop_planning(self) -> None:

@@ -42,7 +42,8 @@ COMPLAINT_PERIOD_NS = 5_000_000_000
 class Sensors:
     """Feeds `synchronizer` from the topics, from construction until `destroy`.
 
-    `reset(reason)` is called when the odometry's frames change under the stream.
+    `reset(reason)` is called when the odometry's frames change under the stream. Messages stamped
+    more than `max_ahead_s` ahead of the node's clock are refused.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Sensors:
         cameras: tuple[Camera, ...],
         synchronizer: Synchronizer,
         reset: Callable[[str], None],
+        max_ahead_s: float,
     ) -> None:
         self._node = node
+        self._max_ahead_ns = round(max_ahead_s * 1e9)
         self._cameras = cameras
         self._synchronizer = synchronizer
         self._reset = reset
@@ -190,6 +193,7 @@ class Sensors:
         self.rates[camera.name].add(time.monotonic_ns())
         try:
             frame = encoded_frame(message, camera)
+            self._check_stamp(frame.stamp_ns)
         except ValueError as error:
             self._complain(camera.topic, 'stamp', str(error))
             return
@@ -199,9 +203,12 @@ class Sensors:
         self.rates['odometry'].add(time.monotonic_ns())
         try:
             state = conversion.ego_state(message)
-            last = self._synchronizer.ego.newest()
-            if last is not None and last.fixed_frame != state.fixed_frame:
-                self._reset(f'odometry moved from {last.fixed_frame!r} to {state.fixed_frame!r}')
+            self._check_stamp(state.stamp_ns)
+            last = self._synchronizer.ego.newest() or state
+            before = f'{last.base_frame!r} in {last.fixed_frame!r}'
+            now = f'{state.base_frame!r} in {state.fixed_frame!r}'
+            if now != before:
+                self._reset(f'odometry changed from {before} to {now}')
             self._synchronizer.ego.add(state)
         except ValueError as error:
             self._complain('odometry', 'value', str(error))
@@ -210,6 +217,7 @@ class Sensors:
         linear = message.accel.accel.linear
         try:
             stamp_ns = conversion.stamp_ns(message.header.stamp)
+            self._check_stamp(stamp_ns)
             self._synchronizer.ego.add_acceleration(stamp_ns, linear.x, linear.y)
         except ValueError as error:
             self._complain('acceleration', 'value', str(error))
@@ -220,6 +228,16 @@ class Sensors:
         except ValueError as error:
             now = self._synchronizer.command.value
             self._complain('navigation_command', 'value', f'{error}; staying with {now!r}')
+
+    def _check_stamp(self, stamp_ns: int) -> None:
+        """Raise ValueError for a stamp so far ahead that it would push the real ones out."""
+        now_ns = self._node.get_clock().now().nanoseconds
+        # Before the first /clock there is nothing to compare with.
+        if now_ns and stamp_ns - now_ns > self._max_ahead_ns:
+            raise ValueError(
+                f'header.stamp is {(stamp_ns - now_ns) / 1e9:.3f} s ahead of the clock; check the '
+                'clocks'
+            )
 
     def _complain(self, topic: str, kind: str, reason: str) -> None:
         """Count, show in diagnostics, and log once in five seconds per topic and kind."""
