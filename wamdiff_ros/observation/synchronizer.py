@@ -33,9 +33,9 @@ class Synchronizer:
         """Return the observation at the newest usable frame of the first camera.
 
         Usable is a frame that each other camera has a frame near to: where those arrive later,
-        the newest is not yet. No frame stamped after `now_ns` is used. A frame that cannot be decoded is dropped,
-        counted, and the next newest one tried. Two calls may return the same t0. Raises
-        NotReady with the reason.
+        the newest is not yet. No frame stamped after `now_ns` is used. A frame that cannot be
+        decoded is dropped, counted, and the next newest one tried. Two calls may return the same
+        t0. Raises NotReady with the reason.
         """
         failure = ''
         while True:
