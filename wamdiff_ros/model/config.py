@@ -5,6 +5,7 @@ is block diffusion with blocks of one token). Not responsible for weights or the
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,6 @@ class ModelConfig:
     text: TextConfig
     vision: VisionConfig
     tied_head: bool
-    stored_dtype: str  # 'float32', 'bfloat16' or 'float16'
     image_token_id: int
     video_token_id: int
     vision_start_token_id: int
@@ -105,6 +105,8 @@ class _Section:
             value = float(value)
         if type(value) is not kind:
             raise CheckpointError(f'{self.where(key)} is {value!r}, wanted a {kind.__name__}')
+        if kind is float and not 0 < value < math.inf:
+            raise CheckpointError(f'{self.where(key)} is {value}, wanted a finite number above 0')
         return value
 
     def take_size(self, key: str, default: int | None = None) -> int:
@@ -174,6 +176,9 @@ def load_config(model_dir: Path) -> ModelConfig:
     )
     if not eos:
         raise CheckpointError(f'{root.where("eos_token_id")} is missing')
+    for section in (root, text_section):
+        for key in ('dtype', 'torch_dtype'):
+            section.insist(key, 'float32', 'bfloat16', 'float16')
     tied = root.take('tie_word_embeddings', bool, False)
     text_section.insist('tie_word_embeddings', True, False)
     config = ModelConfig(
@@ -181,7 +186,6 @@ def load_config(model_dir: Path) -> ModelConfig:
         text=text,
         vision=vision,
         tied_head=tied,
-        stored_dtype=_stored_dtype(root, text_section),
         image_token_id=root.take('image_token_id', int),
         video_token_id=root.take('video_token_id', int),
         vision_start_token_id=root.take('vision_start_token_id', int),
@@ -222,7 +226,8 @@ def _text_config(section: _Section) -> TextConfig:
         rope.insist(key, 'default', 'mrope')
     rope.insist('mrope_interleaved', True)
     sections = rope.take('mrope_section', list)
-    if len(sections) != 3 or sum(sections) != head_dim // 2 or head_dim % 2:
+    counts = len(sections) == 3 and all(type(n) is int and n >= 0 for n in sections)
+    if not counts or sum(sections) != head_dim // 2 or head_dim % 2:
         raise CheckpointError(
             f'{rope.where("mrope_section")} is {sections}, wanted three counts that add up to '
             f'half of head_dim {head_dim}'
@@ -326,19 +331,6 @@ def _decoding_fields(family: str, root: _Section, generation: _Section) -> dict[
     }
 
 
-def _stored_dtype(root: _Section, text: _Section) -> str:
-    for section in (root, text):
-        for key in ('dtype', 'torch_dtype'):
-            if section.has(key):
-                dtype = section.take(key, str)
-                if dtype not in ('float32', 'bfloat16', 'float16'):
-                    raise CheckpointError(
-                        f'{section.where(key)} is {dtype!r}, wanted float32, bfloat16 or float16'
-                    )
-                return dtype
-    return 'float32'
-
-
 def _check_ids(config: ModelConfig, root: _Section) -> None:
     ids = {
         'image_token_id': config.image_token_id,
@@ -348,11 +340,15 @@ def _check_ids(config: ModelConfig, root: _Section) -> None:
         'mask_token_id': config.mask_token_id,
         **{f'eos_token_id[{i}]': value for i, value in enumerate(config.eos_token_ids)},
     }
+    roles: dict[int, str] = {}
     for key, value in ids.items():
-        if value is not None and not 0 <= value < config.text.vocab_size:
+        if value is None:
+            continue
+        if not 0 <= value < config.text.vocab_size:
             raise CheckpointError(
                 f'{root.where(key)} is {value}, outside the vocabulary of '
                 f'{config.text.vocab_size} tokens'
             )
-    if config.mask_token_id in config.eos_token_ids:
-        raise CheckpointError(f'{root.where("mask_token_id")} is also an end-of-sequence id')
+        if value in roles:
+            raise CheckpointError(f'{root.where(key)} is {value}, which is also {roles[value]}')
+        roles[value] = key
