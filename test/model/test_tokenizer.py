@@ -122,7 +122,17 @@ def test_decoding_leaves_control_tokens_out(nano):
     assert tokenizer.decode(ids) == '1.00,'
 
 
-@pytest.mark.parametrize('content', ('{}', '[]', '{"model": {"type": "Nonsense"}}', 'no json'))
+@pytest.mark.parametrize(
+    'content',
+    (
+        '{}',
+        '[]',
+        '{"model": {"type": "Nonsense"}}',
+        'no json',
+        '{"model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": [{}]}',
+        '{"model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": 5}',
+    ),
+)
 def test_a_malformed_tokenizer_is_refused_by_name(content, nano, tmp_path):
     (tmp_path / 'tokenizer.json').write_text(content)
     with pytest.raises(CheckpointError, match=r'tokenizer\.json'):
@@ -134,6 +144,14 @@ def test_a_tokenizer_that_is_larger_than_the_embedding_is_refused(nano):
     small = replace(config, text=replace(config.text, vocab_size=100))
     with pytest.raises(CheckpointError, match='outside the embedding of 100 rows'):
         Tokenizer.load(tokenizer._file.parent, small)
+
+
+@pytest.mark.parametrize('role', ('image_token_id', 'mask_token_id'))
+def test_an_ordinary_token_cannot_be_a_control_token(role, nano):
+    tokenizer, config = nano
+    (ordinary,) = tokenizer.encode('a')
+    with pytest.raises(CheckpointError, match=f'id {ordinary}.* is the ordinary token'):
+        Tokenizer.load(tokenizer._file.parent, replace(config, **{role: ordinary}))
 
 
 def test_a_missing_control_token_is_named(nano):

@@ -66,6 +66,14 @@ class ModelConfig:
     mask_token_id: int | None  # None for an autoregressive checkpoint
     denoising_steps: int  # the checkpoint's own, or one per slot
 
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Every id that is no text."""
+        vision = (self.image_token_id, self.video_token_id)
+        brackets = (self.vision_start_token_id, self.vision_end_token_id)
+        mask = () if self.mask_token_id is None else (self.mask_token_id,)
+        return frozenset((*vision, *brackets, *self.eos_token_ids, *mask))
+
 
 # Fields that change nothing about inference here: training, bookkeeping, and other libraries'.
 _IGNORED = frozenset(

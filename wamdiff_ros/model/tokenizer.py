@@ -17,9 +17,6 @@ class Tokenizer:
     """Encodes text without control tokens, and decodes answers."""
 
     def __init__(self, tokenizer_json: dict, file: Path):
-        added = tokenizer_json.get('added_tokens') or []
-        self._added = {token['content']: token['id'] for token in added}
-        self._added_ids = frozenset(self._added.values())
         self._file = file
         inert = dict(tokenizer_json, added_tokens=[], post_processor=None, padding=None)
         inert['truncation'] = None
@@ -28,6 +25,9 @@ class Tokenizer:
             self._inert = tokenizers.Tokenizer.from_str(json.dumps(inert))
         except Exception as error:  # the library raises plain Exception for any malformed file
             raise CheckpointError(f'{file}: not a readable tokenizer: {error}') from None
+        added = tokenizer_json.get('added_tokens') or []
+        self._added = {token['content']: token['id'] for token in added}
+        self._added_ids = frozenset(self._added.values())
 
     @classmethod
     def load(cls, model_dir: Path, config: ModelConfig) -> 'Tokenizer':
@@ -43,6 +43,13 @@ class Tokenizer:
                 f'{file}: token id {highest} lies outside the embedding of '
                 f'{config.text.vocab_size} rows'
             )
+        for control in config.control_ids:
+            word = tokenizer._inert.id_to_token(control)
+            if word is not None and control not in tokenizer._added_ids:
+                raise CheckpointError(
+                    f'{file}: token id {control}, which config.json takes for control, is the '
+                    f'ordinary token {word!r}'
+                )
         return tokenizer
 
     def control_id(self, content: str) -> int:
