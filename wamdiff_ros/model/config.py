@@ -87,7 +87,7 @@ _IGNORED = frozenset(
 _FAMILIES = {'wam_diff2': 'block diffusion', 'qwen3_vl': 'autoregressive'}
 
 
-class _Section:
+class Section:
     """One JSON object of a config file; remembers which keys were read so the rest is refused."""
 
     def __init__(self, file: Path, path: str, values: Any):
@@ -96,9 +96,11 @@ class _Section:
         self._file, self._path, self._values, self._read = file, path, values, set()
 
     def where(self, key: str) -> str:
+        """Return the file and the dotted key, as errors name them."""
         return f'{self._file}: {self._path}{key}'
 
     def has(self, key: str) -> bool:
+        """Return whether the key is there and not null."""
         return self._values.get(key) is not None
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
@@ -143,13 +145,15 @@ class _Section:
                 f'{" or ".join(map(repr, accepted))}'
             )
 
-    def section(self, key: str) -> '_Section':
+    def section(self, key: str) -> 'Section':
+        """Return the object under `key`, or raise if missing."""
         self._read.add(key)
         if key not in self._values:
             raise CheckpointError(f'{self.where(key)} is missing')
-        return _Section(self._file, f'{self._path}{key}.', self._values[key])
+        return Section(self._file, f'{self._path}{key}.', self._values[key])
 
     def refuse_unread(self) -> None:
+        """Refuse what nobody asked for, because it may change the computation."""
         for key, value in self._values.items():
             if key not in self._read and key not in _IGNORED and value is not None:
                 raise CheckpointError(
@@ -161,14 +165,14 @@ class _Section:
 def load_config(model_dir: Path) -> ModelConfig:
     """Read `model_dir`/config.json and generation_config.json; raises CheckpointError."""
     file = Path(model_dir) / 'config.json'
-    root = _Section(file, '', read_json(file))
+    root = Section(file, '', read_json(file))
     family = root.take('model_type', str)
     if family not in _FAMILIES:
         raise CheckpointError(
             f'{root.where("model_type")} is {family!r}, wanted {" or ".join(_FAMILIES)}'
         )
     generation_file = Path(model_dir) / 'generation_config.json'
-    generation = _Section(
+    generation = Section(
         generation_file, '', read_json(generation_file) if generation_file.exists() else {}
     )
     text_section = root.section('text_config')
@@ -220,7 +224,7 @@ def read_json(file: Path) -> Any:
         raise CheckpointError(f'{file}: cannot be read as JSON: {error}') from None
 
 
-def _text_config(section: _Section) -> TextConfig:
+def _text_config(section: Section) -> TextConfig:
     section.insist('hidden_act', 'silu')
     section.insist('attention_bias', False)
     section.insist('sliding_window', None)
@@ -263,7 +267,7 @@ def _text_config(section: _Section) -> TextConfig:
     return text
 
 
-def _vision_config(section: _Section, text: TextConfig) -> VisionConfig:
+def _vision_config(section: Section, text: TextConfig) -> VisionConfig:
     section.insist('hidden_act', 'gelu_pytorch_tanh')
     if section.has('rope_parameters'):
         rope = section.section('rope_parameters')
@@ -311,7 +315,7 @@ def _vision_config(section: _Section, text: TextConfig) -> VisionConfig:
     return vision
 
 
-def _decoding_fields(family: str, root: _Section, generation: _Section) -> dict[str, Any]:
+def _decoding_fields(family: str, root: Section, generation: Section) -> dict[str, Any]:
     """Return block size, mask id and steps; block diffusion has to name the first two."""
     if family == 'qwen3_vl':
         return {'block_size': 1, 'mask_token_id': None, 'denoising_steps': 1}
@@ -339,7 +343,7 @@ def _decoding_fields(family: str, root: _Section, generation: _Section) -> dict[
     }
 
 
-def _check_ids(config: ModelConfig, root: _Section) -> None:
+def _check_ids(config: ModelConfig, root: Section) -> None:
     ids = {
         'image_token_id': config.image_token_id,
         'video_token_id': config.video_token_id,

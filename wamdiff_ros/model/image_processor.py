@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .config import CheckpointError, VisionConfig, read_json
+from .config import CheckpointError, Section, VisionConfig, read_json
 
 MAX_ASPECT_RATIO = 200
 
@@ -27,32 +27,45 @@ class ImageProcessor:
     @classmethod
     def load(cls, model_dir: Path, vision: VisionConfig) -> 'ImageProcessor':
         """Read preprocessor_config.json and check that it fits the vision tower."""
-        file = Path(model_dir) / 'preprocessor_config.json'
-        values = read_json(file)
-        size = values.get('size') or {}
-        try:
-            processor = cls(
-                patch_size=int(values['patch_size']),
-                temporal_patch_size=int(values['temporal_patch_size']),
-                merge_size=int(values['merge_size']),
-                min_pixels=int(values.get('min_pixels') or size['shortest_edge']),
-                max_pixels=int(values.get('max_pixels') or size['longest_edge']),
-                mean=tuple(float(x) for x in values['image_mean']),
-                std=tuple(float(x) for x in values['image_std']),
-            )
-        except KeyError as error:
-            raise CheckpointError(f'{file}: {error.args[0]} is missing') from None
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(f'{file}: {error}') from None
+        section = _section(Path(model_dir))
+        for key in ('do_resize', 'do_rescale', 'do_normalize'):
+            section.insist(key, True)
+        for key in ('do_center_crop', 'do_pad'):
+            section.insist(key, False)
+        section.insist('resample', int(Image.Resampling.BICUBIC))
+        section.insist('rescale_factor', 1 / 255)
+
+        def pixels(key: str, edge: str) -> int:
+            """Return the limit, which newer files write as an edge although it is an area."""
+            if section.has(key) or not section.has('size'):
+                return section.take(key, int)
+            return section.section('size').take(edge, int)
+
+        processor = cls(
+            patch_size=section.take_size('patch_size'),
+            temporal_patch_size=section.take_size('temporal_patch_size'),
+            merge_size=section.take_size('merge_size'),
+            min_pixels=pixels('min_pixels', 'shortest_edge'),
+            max_pixels=pixels('max_pixels', 'longest_edge'),
+            mean=_per_channel(section, 'image_mean'),
+            std=_per_channel(section, 'image_std'),
+        )
         for key, mine, towers in (
             ('patch_size', processor.patch_size, vision.patch_size),
             ('temporal_patch_size', processor.temporal_patch_size, vision.temporal_patch_size),
             ('merge_size', processor.merge_size, vision.spatial_merge_size),
         ):
             if mine != towers:
-                raise CheckpointError(f'{file}: {key} is {mine}, the vision tower has {towers}')
-        if not 0 < processor.min_pixels <= processor.max_pixels or not all(processor.std):
-            raise CheckpointError(f'{file}: min_pixels, max_pixels or image_std make no sense')
+                raise CheckpointError(
+                    f'{section.where(key)} is {mine}, the vision tower has {towers}'
+                )
+        if not 0 < processor.min_pixels <= processor.max_pixels:
+            raise CheckpointError(
+                f'{section.where("min_pixels")} {processor.min_pixels} and max_pixels '
+                f'{processor.max_pixels} make no sense'
+            )
+        if not min(processor.std) > 0:
+            raise CheckpointError(f'{section.where("image_std")} is {processor.std}')
         return processor
 
     def with_pixels(self, min_pixels: int, max_pixels: int) -> 'ImageProcessor':
@@ -107,3 +120,18 @@ class ImageProcessor:
             windows[:, :, :, :, :, None], (grid_h // m, grid_w // m, m, m, 3, t, p, p)
         )
         return windows.reshape(grid_h * grid_w, 3 * t * p * p), (1, grid_h, grid_w)
+
+
+def _section(model_dir: Path) -> Section:
+    """Open preprocessor_config.json, or its place in the processor_config.json of newer files."""
+    file, newer = model_dir / 'preprocessor_config.json', model_dir / 'processor_config.json'
+    if not file.exists() and newer.exists():
+        return Section(newer, '', read_json(newer)).section('image_processor')
+    return Section(file, '', read_json(file))
+
+
+def _per_channel(section: Section, key: str) -> tuple[float, float, float]:
+    values = section.take(key, list)
+    if len(values) != 3 or not all(type(v) in (int, float) and math.isfinite(v) for v in values):
+        raise CheckpointError(f'{section.where(key)} is {values}, wanted three numbers')
+    return tuple(float(v) for v in values)
