@@ -1,9 +1,11 @@
 import json
 
 import pytest
-from golden_data import GOLDEN, checkpoint
+import torch
+from golden_data import checkpoint
 
 from wamdiff_ros.model.config import CheckpointError, load_config
+from wamdiff_ros.model.weights import load_network
 
 
 def change(folder, path, value):
@@ -99,22 +101,50 @@ def test_an_autoregressive_checkpoint_has_blocks_of_one_token(tmp_path):
     assert (config.block_size, config.mask_token_id) == (1, None)
 
 
-def test_a_config_written_by_transformers_is_understood(tmp_path):
+def test_a_checkpoint_written_by_transformers_is_understood(tmp_path):
     transformers = pytest.importorskip('transformers', reason='oracle of this test')
     config = transformers.Qwen3VLConfig(
         text_config={
-            'hidden_size': 3584,
+            'vocab_size': 600,
+            'hidden_size': 64,
+            'intermediate_size': 96,
+            'num_hidden_layers': 3,
+            'num_attention_heads': 4,
+            'num_key_value_heads': 2,
+            'head_dim': 16,
+            'eos_token_id': 505,
             'rope_parameters': {
                 'rope_type': 'default',
                 'rope_theta': 5e6,
                 'mrope_interleaved': True,
-                'mrope_section': [24, 20, 20],
+                'mrope_section': [4, 2, 2],
             },
         },
-        eos_token_id=151645,
+        vision_config={
+            'depth': 3,
+            'hidden_size': 32,
+            'intermediate_size': 64,
+            'num_heads': 2,
+            'out_hidden_size': 64,
+            'num_position_embeddings': 16,
+            'deepstack_visual_indexes': [0, 2],
+        },
+        image_token_id=500,
+        video_token_id=501,
+        vision_start_token_id=502,
+        vision_end_token_id=503,
+        tie_word_embeddings=True,
     )
-    (tmp_path / 'config.json').write_text(json.dumps(config.to_dict()))
+    theirs = transformers.Qwen3VLForConditionalGeneration(config).to(torch.bfloat16)
+    theirs.generation_config = transformers.GenerationConfig(
+        do_sample=True, eos_token_id=[505, 509], pad_token_id=509, temperature=0.7, top_k=20
+    )
+    theirs.save_pretrained(tmp_path, max_shard_size='100KB')
+    assert len(list(tmp_path.glob('*.safetensors'))) > 1
     mine = load_config(tmp_path)
     assert mine.text.rope_theta == 5e6
-    assert mine.vision.deepstack_layers == (8, 16, 24)
-    assert GOLDEN.is_dir()
+    assert mine.vision.deepstack_layers == (0, 2)
+    assert mine.eos_token_ids == (505, 509)
+    network = load_network(tmp_path, mine, dtype=torch.bfloat16, device=torch.device('cpu'))
+    stored = theirs.state_dict()
+    assert all(torch.equal(t, stored[name]) for name, t in network.state_dict().items())
