@@ -33,6 +33,44 @@ def write_kitti(path, matrices):
     path.write_text('\n'.join(' '.join(map(repr, m.ravel().tolist())) for m in matrices))
 
 
+HEADER = 't_s,x_m,y_m,yaw_rad\n'
+
+
+@pytest.mark.parametrize(
+    ('name', 'content'),
+    [
+        ('short_row.csv', f'{HEADER}0,1\n1,2,3,4\n'.encode()),
+        ('empty.csv', b''),
+        ('header_only.csv', HEADER.encode()),
+        ('words.csv', f'{HEADER}a,b,c,d\n1,2,3,4\n'.encode()),
+        ('binary.csv', bytes(range(256))),
+        ('empty.txt', b''),
+        ('binary.txt', bytes(range(256))),
+        ('no_rotation.txt', b'0 0 0 0 0 0 0 0 0 0 0 0\n' * 3),
+        ('junk.npz', b'junk'),
+        ('cut_off.npz', b'PK\x03\x04' + bytes(40)),
+    ],
+)
+@pytest.mark.filterwarnings('ignore:.*(Empty input file|no data|invalid value)')
+def test_an_ego_log_that_is_none_is_refused_by_name(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=name):
+        read_ego(tmp_path / name)
+
+
+@pytest.mark.parametrize('rows', (0, 2))
+def test_an_ecef_log_of_another_shape_is_refused_by_name(rows, tmp_path):
+    np.savez(
+        tmp_path / 'log.npz',
+        frame_times_s=np.arange(float(rows)),
+        positions_ecef_m=np.ones(rows),
+        orientations_ecef_wxyz=np.ones((rows, 4)),
+        velocities_ecef_mps=np.ones((rows, 3)),
+    )
+    with pytest.raises(SourceError, match=r'log\.npz'):
+        read_ego(tmp_path / 'log.npz')
+
+
 @needs_footage
 def test_the_kitti_vehicle_drives_forward_at_about_12_mps():
     states = kitti_ego(FOOTAGE / 'kitti_straight/poses.txt', 10.0)

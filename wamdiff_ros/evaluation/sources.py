@@ -7,6 +7,7 @@ makes messages of it.
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -80,7 +81,13 @@ def read_ego(path: Path, rate_hz: float = 10.0) -> list[EgoState]:
     readers = {'.txt': lambda p: kitti_ego(p, rate_hz), '.npz': comma_ego, '.csv': csv_ego}
     if path.suffix not in readers:
         raise SourceError(f'{path}: {path.suffix!r} is not one of {", ".join(readers)}')
-    return readers[path.suffix](path)
+    try:
+        return readers[path.suffix](path)
+    except SourceError:
+        raise
+    # What NumPy and SciPy raise for numbers that are missing, of the wrong shape or no rotation.
+    except (ValueError, IndexError, TypeError, BadZipFile) as error:
+        raise SourceError(f'{path}: is not an ego log of this kind ({error})') from error
 
 
 def straight_ego(speed_mps: float, rate_hz: float = 50.0) -> Iterator[EgoState]:
