@@ -119,6 +119,38 @@ def test_a_wrong_call_says_what_is_wrong_and_leaves_no_folder(tmp_path, argument
     assert not (tmp_path / 'out').exists()
 
 
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (['--seconds', '-1'], '--seconds: -1 is not above 0'),
+        (['--seconds', 'nan'], '--seconds: nan is not above 0'),
+        (['--domain', '233'], '--domain: invalid choice: 233'),
+    ],
+)
+def test_a_number_out_of_range_is_refused_before_anything_starts(tmp_path, arguments, words):
+    demo = start_demo(tmp_path, *arguments)
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert words in output
+    assert not (tmp_path / 'out').exists()
+
+
+def test_images_of_all_cameras_are_dropped_from_the_bag(tmp_path):
+    from wamdiff_ros.demo import _drop_images
+    from wamdiff_ros.evaluation.bag import BagWriter
+
+    types = {
+        '/front': 'sensor_msgs/msg/CompressedImage',
+        '/left': 'sensor_msgs/msg/Image',
+        '/odometry': 'nav_msgs/msg/Odometry',
+    }
+    with BagWriter(tmp_path / 'bag') as writer:
+        for topic, type_name in types.items():
+            writer.write(topic, type_name, 1, b'not looked at')
+    _drop_images(tmp_path / 'bag')
+    assert bag_topics(tmp_path / 'bag') == {'/odometry': ('nav_msgs/msg/Odometry', 1)}
+
+
 def test_every_run_gets_a_folder_of_its_own(tmp_path):
     from wamdiff_ros.demo import _new_folder
 

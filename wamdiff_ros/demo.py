@@ -6,7 +6,7 @@ bundled clip, or your own bag, video or images. Records everything, and leaves i
   plan.mp4      the plan in force, drawn into each camera image, and what the model said
   summary.html  rate, jitter, ages, status and latency on one page
   *.log, params.yaml
-Exit codes: 0 done, 1 it failed (the reason is printed), 130 interrupted.
+Exit codes: 0 done, 1 it failed (the reason is printed), 2 wrong options, 130 interrupted.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument('--speed', type=float, metavar='MPS', help='without it: straight at this')
     what.add_argument('--image-topic', metavar='TOPIC', help='of the bag, where it has several')
     what.add_argument('--odometry-topic', metavar='TOPIC', help='of the bag, likewise')
-    what.add_argument('--seconds', type=float, metavar='S', help='only the first S seconds')
+    what.add_argument('--seconds', type=_positive, metavar='S', help='only the first S seconds')
     how = parser.add_argument_group('how it is planned')
     how.add_argument('--model', type=Path, metavar='DIR', help='checkpoint folder')
     how.add_argument('--params', type=Path, metavar='FILE', help='parameter file of the planner')
@@ -55,7 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         '--drop-images', action='store_true', help='leave the camera images out of the final bag'
     )
-    out.add_argument('--domain', type=int, metavar='ID', help='ROS domain (default: a free one)')
+    out.add_argument(
+        '--domain', type=int, choices=range(233), metavar='ID',
+        help='ROS domain, 0 to 232 (default: a free one)',
+    )  # fmt: skip
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float('inf'):
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -203,7 +213,7 @@ def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
     )
     (folder / 'summary.html').write_text(to_html(summary, overlay.still), 'utf8')
     if arguments.drop_images:
-        _drop_images(folder / 'bag', source.image_topic)
+        _drop_images(folder / 'bag')
     print(f'\n{to_text(summary)}\n')
     for name in ('plan.mp4', 'summary.html', 'bag'):
         print(f'{folder / name}')
@@ -213,14 +223,15 @@ def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
     return 0
 
 
-def _drop_images(bag: Path, image_topic: str) -> None:
+def _drop_images(bag: Path) -> None:
     """Rewrite the bag without the pictures, which plan.mp4 shows."""
     from .evaluation.bag import BagWriter, read_serialised
+    from .evaluation.timeline import IMAGE_TYPES
 
     smaller = bag.with_name('bag_without_images')
     with BagWriter(smaller) as writer:
         for topic, type_name, sent_ns, cdr in read_serialised(bag):
-            if topic != image_topic:
+            if type_name not in IMAGE_TYPES:
                 writer.write(topic, type_name, sent_ns, cdr)
     shutil.rmtree(bag)
     smaller.rename(bag)
