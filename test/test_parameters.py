@@ -16,6 +16,7 @@ def test_the_defaults_are_accepted():
         ({'rate_hz': 0.0}, r'rate_hz: 0.0 is outside 0.1 … 50.0'),
         ({'rate_hz': float('nan')}, 'rate_hz: nan is outside'),
         ({'rate_hz': float('inf')}, 'rate_hz: inf is outside'),
+        ({'top_p': 0.0}, 'top_p: 0.0 is outside'),
         ({'rate_hz': 'fast'}, "rate_hz: 'fast' is a str, wanted a float"),
         ({'rate_hz': True}, 'rate_hz: True is a bool, wanted a float'),
         ({'max_new_tokens': 1.5}, 'max_new_tokens: 1.5 is a float, wanted a int'),

@@ -167,7 +167,7 @@ class Parameters:
         high=2.0,
     )
     temperature: float = _parameter(0.0, 'Sampling temperature; 0 is greedy.', low=0.0, high=10.0)
-    top_p: float = _parameter(1.0, 'Nucleus sampling; 1 is off.', low=0.0, high=1.0)
+    top_p: float = _parameter(1.0, 'Nucleus sampling; 1 is off.', low=0.001, high=1.0)
     top_k: int = _parameter(0, 'Top-k sampling; 0 is off.', low=0, high=100_000)
     seed: int = _parameter(0, 'Seed of the sampling.', low=0, high=2**31 - 1)
 
