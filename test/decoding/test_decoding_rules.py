@@ -102,6 +102,20 @@ def test_a_stop_hands_over_what_there_is(forwards):
     assert MASK not in answer.token_ids
 
 
+def test_an_end_that_the_stop_filled_in_does_not_finish_the_answer():
+    class AlwaysEnds(RandomModel):
+        def denoise(self, block, masked):
+            logits = torch.zeros(int(masked.sum()), VOCAB)
+            logits[:, EOS] = 1.0
+            return logits
+
+    settings = BlockSettings(4, MASK, (EOS,), 4)
+    (stopped,) = decode_blocks(AlwaysEnds(1, 0), settings, 40, stop=lambda: True)
+    assert stopped.token_ids == () and not stopped.finished
+    (whole,) = decode_blocks(AlwaysEnds(1, 0), settings, 40)
+    assert whole.token_ids == () and whole.finished
+
+
 @pytest.mark.parametrize('prompt', ('P2', 'P3', 'P4'))  # 45, 13 and 40 tokens
 @pytest.mark.parametrize('block_size', (4, 8, 16))
 def test_cached_decoding_equals_an_uncached_forward(prompt, block_size, tmp_path):

@@ -79,7 +79,7 @@ class Trace:
 
     steps_per_block: list[int] = field(default_factory=list)
     commits: int = 0
-    bulk_filled_slots: int = 0  # slots that took their last prediction when the steps ran out
+    bulk_filled_slots: int = 0  # slots that took their last prediction when steps or time ran out
     record: bool = False
     steps: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
@@ -104,15 +104,16 @@ def decode_blocks(
     finished = [False] * model.batch
     for index in range(blocks):
         active = torch.tensor([not done for done in finished], device=model.device)
-        block = denoise_block(model, settings, active, generator, stop, trace)
+        block, stopped = denoise_block(model, settings, active, generator, stop, trace)
         # The end is looked for only in a complete block: within one, later slots may be
         # unmasked before earlier ones.
         for row, tokens in enumerate(block.tolist()):
             if not finished[row]:
                 ends = [i for i, token in enumerate(tokens) if token in settings.eos_token_ids]
                 answers[row] += tokens[: ends[0]] if ends else tokens
-                finished[row] = bool(ends)
-        if all(finished) or index == blocks - 1 or stop():
+                # An end that only fills a block for lack of time is not the model's.
+                finished[row] = bool(ends) and not stopped
+        if stopped or all(finished) or index == blocks - 1 or stop():
             break
         model.commit(block)
         trace.commits += 1
@@ -128,17 +129,23 @@ def denoise_block(
     generator: torch.Generator | None,
     stop: Callable[[], bool],
     trace: Trace,
-) -> torch.Tensor:
-    """Return one clean block [n, B]; rows that are not `active` [n] are filled with EOS."""
+) -> tuple[torch.Tensor, bool]:
+    """Return one clean block [n, B], and whether `stop` cut its denoising short.
+
+    Rows that are not `active` [n] are filled with EOS.
+    """
     size = settings.block_size
     block = torch.full((model.batch, size), settings.mask_token_id, device=model.device)
     block[~active] = settings.eos_token_ids[0] if settings.eos_token_ids else 0
     masked = active[:, None].expand_as(block).clone()  # [n, B]
     counts = unmasked_per_step(size, settings.denoising_steps)
     prediction = block.clone()
-    steps = 0
+    steps, stopped = 0, False
     for count in counts:
-        if steps and (not masked.any() or stop()):
+        if steps and not masked.any():
+            break
+        if steps and stop():
+            stopped = True
             break
         logits = model.denoise(block, masked)  # [m, vocab]
         logits[:, settings.mask_token_id] = -torch.inf
@@ -154,7 +161,7 @@ def denoise_block(
         steps += 1
     trace.steps_per_block.append(steps)
     trace.bulk_filled_slots += int(masked.sum())
-    return torch.where(masked, prediction, block)
+    return torch.where(masked, prediction, block), stopped
 
 
 def choose_slots(
