@@ -109,6 +109,7 @@ class Bench:
         self.frame_size = (64, 48)
         self.encoding = 'rgb8'
         self.base_frame = 'base_link'
+        self.odometry_ahead_ns = 0  # of the clock that frames are stamped with
         self.jpeg = jpeg
         self.simulated = simulated
         self.sim_time_ns = 1_000_000_000_000
@@ -251,7 +252,7 @@ class Bench:
                 self._clock.publish(ClockMsg(clock=_time(self.sim_time_ns)))
             running = self.sim_runs or not self.simulated
             if self.odometry_on and running:
-                self.publish_odometry(self.now_ns())
+                self.publish_odometry(self.now_ns() + self.odometry_ahead_ns)
             if self.camera_on and running and count % ODOMETRY_PER_FRAME == 0:
                 self.publish_frame(self.now_ns())
             count += 1

@@ -246,3 +246,10 @@ def test_derived_acceleration_of_a_real_drive_is_its_change_of_speed():
     gained_mps2 = (speeds_mps[10:] - speeds_mps[:-10]) / 0.5
     assert np.std(derived_mps2 - gained_mps2) < 0.3 * np.std(gained_mps2)
     assert np.mean(derived_mps2) == pytest.approx(np.mean(gained_mps2), abs=0.02)
+
+
+def test_newest_before_a_time_is_not_from_its_future():
+    buffer = buffer_with(state(stamp_ns) for stamp_ns in (10, 20, 30))
+    assert buffer.newest_before(29).stamp_ns == 20
+    assert buffer.newest_before(30).stamp_ns == 30
+    assert buffer.newest_before(9) is None

@@ -137,6 +137,18 @@ def test_plan_is_held_then_braked_when_the_camera_stops_and_planned_when_it_is_b
     assert max(ages_s) <= 1.0
 
 
+def test_stop_begins_at_the_vehicle_also_when_odometrys_clock_is_a_little_ahead(planning):
+    bench, _ = planning
+    bench.odometry_ahead_ns = 30_000_000
+    bench.camera_on = False
+    stop = bench.next_status(lambda m: m.state == STOP, 'fallback')
+    bench.next_status(lambda m: m.tick >= stop.tick + 10, 'ten more stops')
+    bench.odometry_ahead_ns = 0
+    stops = [m for m in bench.heard['trajectory'] if m.sequence > stop.tick]
+    assert {m.status for m in stops} == {PlannedTrajectory.FALLBACK_STOP}
+    assert max(duration_s(m.age) for m in stops) <= 0.2  # else it is where the plan ran out
+
+
 def test_slow_inference_holds_the_plan_and_publishing_keeps_the_rate(planning):
     bench, planner = planning
     planner.steer(plan_s=0.25)

@@ -98,6 +98,12 @@ class EgoBuffer:
         with self._lock:
             return self._states[-1] if self._states else None
 
+    def newest_before(self, time_ns: int) -> EgoState | None:
+        """Return the newest state with a stamp of at most `time_ns`, as it was added."""
+        with self._lock:
+            at = bisect_right(self._states, time_ns, key=_state_stamp_ns)
+            return self._states[at - 1] if at else None
+
     def clear(self) -> None:
         """Forget all states and accelerations; the counters go on."""
         with self._lock:

@@ -208,7 +208,8 @@ class PlanningLoop:
         if self._enabled and not self._skipped and ready_ns is None:
             self.counters.missed_deadlines += 1
         now_ns = self._now_ns()
-        ego = self._synchronizer.ego.newest()
+        # Odometry's clock may be a little ahead of ours: a stop begins at a state that has been.
+        ego = self._synchronizer.ego.newest_before(now_ns)
         publication = self._policy.decide(request.tick, now_ns, ego, self._why_not())
         if publication.status is PlanStatus.NOMINAL:
             self._cleared = ''
