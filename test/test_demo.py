@@ -106,6 +106,8 @@ def test_a_planner_that_cannot_start_is_an_error_that_says_why(tmp_path):
         (['--bag', 'no/such/bag'], 'no/such/bag: no such bag'),
         (['--video', 'no/such.mp4'], 'no/such.mp4: no such video'),
         (['--bag', 'demo/clip', '--image-topic', '/left'], 'has no sensor_msgs'),
+        (['--speed', '8'], '--speed goes with --video or --images'),
+        (['--images', 'docs/images', '--image-topic', '/left'], '--image-topic goes with --bag'),
         (['--rate-hz', '1000'], 'rate_hz: 1000.0 is outside'),
         (['--params', 'README.nope'], 'README.nope'),
     ],

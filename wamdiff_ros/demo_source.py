@@ -59,6 +59,7 @@ class DemoSource:
         return None if self._bag is None else read_camera(self._bag)
 
     def _use_bag(self, arguments: argparse.Namespace) -> None:
+        _refuse(arguments, ('ego', 'speed'), 'goes with --video or --images')
         self._bag = bag = arguments.bag or share_path('demo', 'clip')
         topics = bag_topics(bag)
         images = self._images(arguments.image_topic, topics)
@@ -82,6 +83,7 @@ class DemoSource:
             self.frames = round(self.frames * arguments.seconds / duration_s)
 
     def _use_pictures(self, arguments: argparse.Namespace) -> None:
+        _refuse(arguments, ('image_topic', 'odometry_topic'), 'goes with --bag')
         if len(self._wanted) > 1:
             raise DemoError(
                 f'a video shows one camera, the parameters ask for {", ".join(self._wanted)}'
@@ -106,6 +108,8 @@ class DemoSource:
         if len(self._wanted) == 1:
             wanted = self._wanted[0]
             return {self._one(named, wanted, IMAGE_TYPES, topics, '--image-topic'): wanted}
+        if named is not None:
+            raise DemoError('--image-topic is for one camera; name each topic in --params')
         missing = [topic for topic in self._wanted if topic not in topics]
         if missing:
             raise DemoError(
@@ -129,3 +133,10 @@ class DemoSource:
                 f'it has {", ".join(topics) or "nothing"}'
             )
         raise DemoError(f'{self._bag}: name one of {", ".join(fitting)} with {option}')
+
+
+def _refuse(arguments: argparse.Namespace, options: tuple[str, ...], reason: str) -> None:
+    """Refuse options that this kind of source would not heed."""
+    for option in options:
+        if getattr(arguments, option) is not None:
+            raise DemoError(f'--{option.replace("_", "-")} {reason}')
