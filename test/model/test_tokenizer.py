@@ -157,3 +157,9 @@ def test_an_ordinary_token_cannot_be_a_control_token(role, nano):
 def test_a_missing_control_token_is_named(nano):
     with pytest.raises(CheckpointError, match='no_such_token'):
         nano[0].control_id('<|no_such_token|>')
+
+
+def test_a_video_in_a_prompt_is_refused(nano):
+    tokenizer, config = nano
+    with pytest.raises(ValueError, match='images only'):
+        user_prompt([0], [(2, 2, 2)], tokenizer, config)

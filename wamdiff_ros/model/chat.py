@@ -62,6 +62,8 @@ def prompt_from_ids(
     token_ids: Sequence[int], grids: Sequence[tuple[int, int, int]], config: ModelConfig
 ) -> Prompt:
     """Build a prompt from ids that already hold the image placeholders."""
+    if any(time != 1 for time, _, _ in grids):
+        raise ValueError(f'prompts hold images only, not videos: grids {list(grids)}')
     vision_ids = frozenset((config.image_token_id, config.video_token_id))
     merge = config.vision.spatial_merge_size
     positions, next_position = mrope_positions(token_ids, vision_ids, grids, merge)
