@@ -206,6 +206,17 @@ def test_reset_drops_the_plan_and_tells_why(planning):
     assert int(status.answer.split()[1]) >= 1  # the KV cache was reset as well
 
 
+def test_resets_in_quick_succession_do_not_silence_the_status(planning):
+    bench, _ = planning
+    start = len(bench.heard['status'])
+    bench.wait(
+        lambda: bench.reset() and len(bench.heard['status']) >= start + 10, 'ticks between resets'
+    )
+    ticks = bench.heard['status'][start:]
+    assert [m.tick for m in ticks] == list(range(ticks[0].tick, ticks[0].tick + len(ticks)))
+    assert all('stream reset' in m.reason for m in ticks if m.state == WAITING)
+
+
 def test_disabled_planner_publishes_nothing_but_its_status(planning):
     bench, _ = planning
     assert bench.enable(False).success

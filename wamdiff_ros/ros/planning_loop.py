@@ -100,24 +100,21 @@ class PlanningLoop:
         if enabled != self._enabled:
             self._enabled = enabled
             self._forget()
-            self._set_tick_alarm()
 
     def reset(self, reason: str) -> None:
-        """Clear buffers, plan and KV cache, and take up the grid anew."""
+        """Clear buffers, plan and KV cache; ticks and their publication go on."""
         if self._stopped:
             return
         self._note_reset(reason)
         self._synchronizer.reset()
         self._forget()
-        self._guard.reset()
-        self._set_tick_alarm()
 
     def watch_clock(self) -> None:
         """Notice that the system clock was set; to be called now and then on the steady clock."""
         if self._clock.ros_time_is_active:
             return
         if jump := self._guard.check(self._now_ns(), time.monotonic_ns()):
-            self.reset(jump)
+            self._restart(jump)
 
     def stalled(self) -> str:
         """Say why there have been no ticks for a while, or ''."""
@@ -157,7 +154,17 @@ class PlanningLoop:
             reason = 'use_sim_time was switched'
         else:
             reason = f'the clock jumped by {jump.delta.nanoseconds / 1e9:+.3f} s'
-        self._node.executor.create_task(self.reset, reason)
+        self._node.executor.create_task(self._restart, reason)
+
+    def _restart(self, reason: str) -> None:
+        """Clear everything, and take up the grid anew: the clock was set."""
+        if self._stopped:
+            return
+        self.reset(reason)
+        self._pending = None
+        self._deadline_alarm.cancel()
+        self._guard.reset()
+        self._set_tick_alarm()
 
     def _on_tick(self) -> None:
         if self._pending is not None:
@@ -280,16 +287,13 @@ class PlanningLoop:
             self._describe_from_ns = outcome.request.grid_ns + period_ns
 
     def _forget(self) -> None:
-        """Drop plan, pending tick and KV cache."""
+        """Drop plan and KV cache; a pending tick is published without its plan."""
         self._epoch += 1
-        self._pending = None
-        self._deadline_alarm.cancel()
         self._policy.reset()
         self._newest_result = self._description = None
         self._describe_from_ns = 0
         self._inference.reset()
         self._outputs.clear_markers(self._now_ns())
-        self.status = PlanStatus.WAITING
 
     def _note_reset(self, reason: str) -> None:
         self.counters.stream_resets += 1
