@@ -115,7 +115,7 @@ def test_expired_plan_gives_a_stop_from_the_newest_ego_state():
 
 
 def test_expired_plan_is_not_nominal_even_at_its_own_tick():
-    made = policy(max_plan_age_s=0.05)
+    made = policy(deadline_s=0.04, max_plan_age_s=0.05)
     made.accept(plan_at(0), 3)
     assert made.decide(3, 60 * MS, None, '').status is PlanStatus.FALLBACK_STOP
 
