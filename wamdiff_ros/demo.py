@@ -248,9 +248,11 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
             raise DemoError(f'{arguments.model}: no such checkpoint folder')
         parameters['model_dir'] = str(arguments.model.resolve())
     if arguments.rate_hz is not None:
-        # The deadline follows, so that slower planning may also take longer.
+        # Deadline and age follow, so that slower planning may also take longer.
         parameters['rate_hz'] = arguments.rate_hz
-        parameters['deadline_s'] = min(0.8 / max(arguments.rate_hz, 1e-3), 10.0)
+        period_s = 1 / max(arguments.rate_hz, 1e-3)
+        parameters['deadline_s'] = min(0.8 * period_s, 10.0)
+        parameters.setdefault('max_plan_age_s', min(max(1.0, 3 * period_s), 10.0))
     # Player and recorder share this machine with the planner.
     parameters.setdefault('threads', max(1, (os.cpu_count() or 1) // 2))
     Parameters.from_mapping(parameters)

@@ -174,11 +174,11 @@ def test_inference_that_is_slower_than_a_gap_keeps_its_cache(rig):
     assert rig.session.calls == ['plan'] * 3
 
 
-def test_description_is_left_out_when_there_is_no_time_for_it(rig):
+def test_description_is_left_out_with_a_reason_when_there_is_no_time_for_it(rig):
     rig.thread.submit(rig.request(1, describe=True, describe_until_s=0.0))
-    rig.wait_for(1)
+    assert rig.wait_for(2).reason == 'no time was left for a description'
     rig.thread.submit(rig.request(2, describe=True, describe_until_s=float('inf')))
-    assert isinstance(rig.wait_for(3), DescriptionOutcome)
+    assert isinstance(rig.wait_for(4), DescriptionOutcome)
     assert rig.session.calls == ['plan', 'plan', 'describe']
 
 

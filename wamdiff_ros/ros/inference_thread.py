@@ -199,6 +199,8 @@ class InferenceThread:
             return waiting or time.monotonic() >= request.describe_until_s
 
         if stop():
+            reason = 'no time was left for a description'
+            request.deliver(DescriptionOutcome(request, None, StageTimings(), reason))
             return
         try:
             description, timings = session.describe(observation, stop)

@@ -25,6 +25,7 @@ class Counters:
     failed_inferences: int = 0
     stream_resets: int = 0
     late_instants: int = 0  # grid instants that passed without a tick
+    descriptions_left_out: int = 0  # that were due, mostly for want of time
 
 
 @dataclass(frozen=True, eq=False)

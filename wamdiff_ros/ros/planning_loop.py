@@ -285,6 +285,8 @@ class PlanningLoop:
             self._description = outcome.description
             period_ns = round(self._parameters.description_period_s * 1e9)
             self._describe_from_ns = outcome.request.grid_ns + period_ns
+        else:
+            self.counters.descriptions_left_out += 1
 
     def _forget(self) -> None:
         """Drop plan and KV cache; a pending tick is published without its plan."""
@@ -298,4 +300,4 @@ class PlanningLoop:
     def _note_reset(self, reason: str) -> None:
         self.counters.stream_resets += 1
         self._cleared = reason
-        self._node.get_logger().warning(f'stream reset: {reason}')
+        self._node.get_logger().warning(f'stream reset: {reason}', throttle_duration_sec=0.5)
