@@ -4,7 +4,7 @@ Lives in one thread, which loads it and makes every call. Plan and description a
 two questions about the same images, so the second reuses the cached prefix of the first.
 """
 
-import hashlib
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -59,7 +59,8 @@ class PlanningSession:
         self._templates = templates
         self._parameters = parameters
         # Of the newest observation only: its description needs them again.
-        self._features: dict[bytes, ImageFeatures] = {}
+        self._encoded: dict[str, tuple[np.ndarray, ImageFeatures]] = {}  # by camera
+        self._image_numbers = itertools.count()
         config = engine.config
         self._sampling = Sampling(
             parameters.temperature, parameters.top_k, parameters.top_p, parameters.seed
@@ -114,7 +115,7 @@ class PlanningSession:
 
     def reset(self) -> None:
         """Forget the cached prefix and the encoded frames."""
-        self._features = {}
+        self._encoded = {}
         self._engine.reset()
 
     def plan(self, observation: Observation) -> PlanningResult:
@@ -214,20 +215,20 @@ class PlanningSession:
     def _encode(self, frames: Sequence[CameraFrame], clock: '_StageClock'):
         """Return features and grids of the frames, and how many had to be encoded."""
         features, grids, encoded = [], [], 0
+        kept = {}
         for frame in frames:
-            height, width = frame.rgb.shape[:2]
-            grids.append(self._processor.grid(height, width))
-            with clock('preprocess'):
-                key = _content_key(frame.rgb)
-                known = self._features.get(key)
-                if known is None:
+            # A frame is decoded once and never written to, so the same array is the same image.
+            rgb, known = self._encoded.get(frame.camera, (None, None))
+            if rgb is not frame.rgb:
+                with clock('preprocess'):
                     patches, grid = self._processor.patches(frame.rgb)
-            if known is None:
                 with clock('vision'):
-                    known = self._engine.encode_image(key, patches, grid)
+                    known = self._engine.encode_image(next(self._image_numbers), patches, grid)
                 encoded += 1
+            kept[frame.camera] = (frame.rgb, known)
             features.append(known)
-        self._features = {f.key: f for f in features}
+            grids.append(self._processor.grid(*frame.rgb.shape[:2]))
+        self._encoded = kept
         return features, grids, encoded
 
     def _warm_up(self) -> None:
@@ -255,13 +256,6 @@ class _StageClock:
 
     def timings(self) -> StageTimings:
         return StageTimings(tuple(self._stages.items()))
-
-
-def _content_key(rgb: np.ndarray) -> bytes:
-    """Return a digest that is equal only for images of equal size and pixels."""
-    digest = hashlib.blake2b(np.ascontiguousarray(rgb), digest_size=16)
-    digest.update(repr(rgb.shape).encode())
-    return digest.digest()
 
 
 def _device(name: str) -> torch.device:
