@@ -106,11 +106,12 @@ def _run(arguments, parameters: dict[str, Any], source: DemoSource, folder: Path
 
 def _live(source: DemoSource, params_file: Path, folder: Path, environment) -> None:
     """Run planner and player, and record them; every way out ends both and the bag."""
-    from .ros.recorder import LATCHED_QOS, RELIABLE_QOS, RecorderNode, planner_topics
+    from .ros.qos import LATCHED, RECORDED
+    from .ros.recorder import RecorderNode, planner_topics
 
     topics = planner_topics()
-    topics.update({topic: (kind, RELIABLE_QOS) for topic, kind in source.streams.items()})
-    topics.update({topic: (CAMERA_INFO_TYPE, LATCHED_QOS) for topic in source.camera_infos})
+    topics.update({topic: (kind, RECORDED) for topic, kind in source.streams.items()})
+    topics.update({topic: (CAMERA_INFO_TYPE, LATCHED) for topic in source.camera_infos})
     with (
         RecorderNode(folder / 'bag', topics) as recorder,
         ChildProcess(

@@ -18,7 +18,8 @@ pytest.importorskip('wamdiff_ros.msg', reason='needs the built messages, see scr
 
 from wamdiff_ros.child_process import ChildProcess
 from wamdiff_ros.evaluation.bag import read_messages
-from wamdiff_ros.ros.recorder import RELIABLE_QOS, RecorderNode, planner_topics
+from wamdiff_ros.ros.qos import RECORDED
+from wamdiff_ros.ros.recorder import RecorderNode, planner_topics
 
 pytestmark = pytest.mark.ros
 
@@ -83,8 +84,8 @@ def run(request, tmp_path_factory):
         node += ['-p', f'{name}:={value}']
     player = [*module, 'wamdiff_ros.ros.player', *source, '--wait-for', '30', '--subscribers', '2']
     topics = planner_topics() | {
-        IMAGE: ('sensor_msgs/msg/CompressedImage', RELIABLE_QOS),
-        ODOMETRY: ('nav_msgs/msg/Odometry', RELIABLE_QOS),
+        IMAGE: ('sensor_msgs/msg/CompressedImage', RECORDED),
+        ODOMETRY: ('nav_msgs/msg/Odometry', RECORDED),
     }
     with (
         RecorderNode(folder / 'bag', topics) as recorder,

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS')
 
 from wamdiff_ros.evaluation.bag import read_messages
-from wamdiff_ros.ros.recorder import LATCHED_QOS, RELIABLE_QOS, RecorderNode
+from wamdiff_ros.ros.qos import LATCHED, RECORDED
+from wamdiff_ros.ros.recorder import RecorderNode
 from wamdiff_ros.share import share_path
 
 pytestmark = pytest.mark.ros
@@ -21,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 FOOTAGE = ROOT / '..' / 'shared' / 'footage'
 COMPRESSED = 'sensor_msgs/msg/CompressedImage'
 TOPICS = {
-    '/camera/front/image': (COMPRESSED, RELIABLE_QOS),
-    '/odometry': ('nav_msgs/msg/Odometry', RELIABLE_QOS),
-    '/navigation_command': ('wamdiff_ros/msg/NavigationCommand', LATCHED_QOS),
-    '/camera/front/camera_info': ('sensor_msgs/msg/CameraInfo', LATCHED_QOS),
+    '/camera/front/image': (COMPRESSED, RECORDED),
+    '/odometry': ('nav_msgs/msg/Odometry', RECORDED),
+    '/navigation_command': ('wamdiff_ros/msg/NavigationCommand', LATCHED),
+    '/camera/front/camera_info': ('sensor_msgs/msg/CameraInfo', LATCHED),
 }
 
 
@@ -87,7 +88,7 @@ def test_all_messages_of_a_bag_arrive_in_order_with_the_recorded_intervals(tmp_p
 
 
 def test_with_clock_the_recorded_stamps_are_kept_and_the_clock_leads_to_them(tmp_path):
-    topics = {**TOPICS, '/clock': ('rosgraph_msgs/msg/Clock', RELIABLE_QOS)}
+    topics = {**TOPICS, '/clock': ('rosgraph_msgs/msg/Clock', RECORDED)}
     bag = share_path('demo', 'clip')
     received = play_and_record(
         tmp_path / 'bag', '--bag', bag, '--seconds', '0.5', '--clock', topics=topics
@@ -100,7 +101,7 @@ def test_with_clock_the_recorded_stamps_are_kept_and_the_clock_leads_to_them(tmp
 
 
 def test_raw_images_are_sent_as_bgr8(tmp_path):
-    topics = {'/front': ('sensor_msgs/msg/Image', RELIABLE_QOS), '/odometry': TOPICS['/odometry']}
+    topics = {'/front': ('sensor_msgs/msg/Image', RECORDED), '/odometry': TOPICS['/odometry']}
     received = play_and_record(
         tmp_path / 'bag', '--bag', share_path('demo', 'clip'), '--seconds', '0.2', '--raw',
         '--ros-args', '-r', '/camera/front/image:=/front', topics=topics,

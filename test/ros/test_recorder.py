@@ -7,11 +7,12 @@ pytest.importorskip('rclpy', reason='needs ROS 2')
 
 from wamdiff_ros.evaluation import bag as bags
 from wamdiff_ros.evaluation.bag import BagError, read_messages
-from wamdiff_ros.ros.recorder import RELIABLE_QOS, RecorderNode
+from wamdiff_ros.ros.qos import RECORDED
+from wamdiff_ros.ros.recorder import RecorderNode
 
 pytestmark = pytest.mark.ros
 
-TOPICS = {'/planner/status': ('wamdiff_ros/msg/PlannerStatus', RELIABLE_QOS)}
+TOPICS = {'/planner/status': ('wamdiff_ros/msg/PlannerStatus', RECORDED)}
 
 
 @pytest.fixture(autouse=True)

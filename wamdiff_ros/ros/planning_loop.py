@@ -26,6 +26,7 @@ from .outputs import Counters, Outputs, TickReport
 
 # Share of the period before the next grid instant at which a description must hand over.
 DESCRIBE_MARGIN = 0.1
+RESET_QUIET_S = 5.0  # a reset for the same reason is not logged again for so long
 STALL_PERIODS = 3  # without a tick for this long, diagnostics say so
 BASE_FRAME = 'base_link'  # until odometry has named it
 DISABLED = 'planning is disabled, call ~/enable to resume'
@@ -69,6 +70,7 @@ class PlanningLoop:
         self._policy = PublicationPolicy(parameters)
         self._newest_result: PlanningResult | None = None
         self._cleared = ''  # why the stream was reset, until there is a plan again
+        self._resets_said: dict[str, float] = {}  # reason -> steady time of its log line [s]
         self._description: SceneDescription | None = None  # not yet published
         self._describe_timings = StageTimings()
         self._describe_from_ns = 0
@@ -300,4 +302,10 @@ class PlanningLoop:
     def _note_reset(self, reason: str) -> None:
         self.counters.stream_resets += 1
         self._cleared = reason
-        self._node.get_logger().warning(f'stream reset: {reason}', throttle_duration_sec=0.5)
+        # Two odometry sources in different frames reset at every message: say each reason once.
+        now_s = time.monotonic()
+        said = {r: at_s for r, at_s in self._resets_said.items() if now_s - at_s < RESET_QUIET_S}
+        if reason not in said:
+            said[reason] = now_s
+            self._node.get_logger().warning(f'stream reset: {reason}')
+        self._resets_said = said

@@ -19,7 +19,7 @@ from nav_msgs.msg import Odometry
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
@@ -30,6 +30,7 @@ from wamdiff_ros.msg import NavigationCommand
 from ..evaluation.bag import BagError
 from ..evaluation.sources import SourceError, read_ego, straight_ego
 from .conversion import time_message
+from .qos import LATCHED, SENSOR_OUT
 from .sources import (
     Source,
     bag_source,
@@ -39,13 +40,6 @@ from .sources import (
     video_source,
 )
 
-# REP-2003: sensor data is published reliably, for subscribers of either kind.
-SENSOR_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-LATCHED_QOS = QoSProfile(
-    depth=1,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-)
 AWAITED_TYPES = (Image, CompressedImage, Odometry)
 CLOCK_PERIOD_S = 0.01
 SETTLE_S = 0.3  # a subscriber that this side sees may see this side a little later
@@ -73,7 +67,7 @@ class Player:
             topic: node.create_publisher(kind, _in_namespace(topic, namespace), _qos(topic, kind))
             for topic, kind in source.topics.items()
         }
-        self._clock = node.create_publisher(Clock, '/clock', SENSOR_QOS) if clock else None
+        self._clock = node.create_publisher(Clock, '/clock', SENSOR_OUT) if clock else None
 
     def wait_for_subscribers(self, timeout_s: float, count: int = 1) -> str:
         """Wait until images and odometry have `count` subscribers; return the topic without."""
@@ -215,7 +209,7 @@ def _move_stamps(message: Any, from_ns: int, to_ns: int, rate: float) -> None:
 
 def _qos(topic: str, kind: type) -> QoSProfile:
     latched = kind in (CameraInfo, NavigationCommand) or topic.endswith('tf_static')
-    return LATCHED_QOS if latched else SENSOR_QOS
+    return LATCHED if latched else SENSOR_OUT
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,21 +10,14 @@ import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import Subscription
 
 from ..evaluation.bag import BagWriter
+from .qos import RECORDED
 from .sources import message_type
 
-# Deep enough for what arrives while the disk is slow.
-RELIABLE_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
-BEST_EFFORT_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
-LATCHED_QOS = QoSProfile(
-    depth=10,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-)
 PLANNER_OUTPUTS = {
     'trajectory': 'wamdiff_ros/msg/PlannedTrajectory',
     'scene_description': 'wamdiff_ros/msg/SceneDescription',
@@ -36,10 +29,8 @@ PLANNER_OUTPUTS = {
 
 def planner_topics(node_name: str = '/planner') -> dict[str, tuple[str, QoSProfile]]:
     """Return {topic: (type name, QoS)} of everything that a planner publishes."""
-    topics = {
-        f'{node_name}/{name}': (kind, RELIABLE_QOS) for name, kind in PLANNER_OUTPUTS.items()
-    }
-    return {**topics, '/diagnostics': ('diagnostic_msgs/msg/DiagnosticArray', RELIABLE_QOS)}
+    topics = {f'{node_name}/{name}': (kind, RECORDED) for name, kind in PLANNER_OUTPUTS.items()}
+    return {**topics, '/diagnostics': ('diagnostic_msgs/msg/DiagnosticArray', RECORDED)}
 
 
 class Recorder:

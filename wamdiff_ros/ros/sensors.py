@@ -11,10 +11,7 @@ from geometry_msgs.msg import AccelWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from rclpy.qos import (
-    DurabilityPolicy,
     QoSCompatibility,
-    QoSProfile,
-    ReliabilityPolicy,
     qos_check_compatible,
 )
 from rclpy.subscription import Subscription
@@ -27,14 +24,8 @@ from ..observation.synchronizer import Synchronizer
 from ..parameters import Camera
 from . import conversion
 from .diagnostics import RateMeter
+from .qos import IMAGE_IN, LATCHED, MOTION_IN
 
-# Best effort receives from reliable and best-effort publishers alike.
-SENSOR_QOS = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
-LATCHED_QOS = QoSProfile(
-    depth=1,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-)
 IMAGE_TYPES = {'raw': Image, 'compressed': CompressedImage}
 COMPLAINT_PERIOD_NS = 5_000_000_000
 
@@ -65,20 +56,20 @@ class Sensors:
         self._obstacles: list[str] = []  # in the graph, as of the last poll
         self._undecodable = {camera.name: 0 for camera in cameras}
         self._subscriptions: dict[str, Subscription] = {}  # by input name
-        self._subscribe('odometry', Odometry, 'odometry', self._on_odometry, SENSOR_QOS)
+        self._subscribe('odometry', Odometry, 'odometry', self._on_odometry, MOTION_IN)
         self._subscribe(
             'acceleration',
             AccelWithCovarianceStamped,
             'acceleration',
             self._on_acceleration,
-            SENSOR_QOS,
+            MOTION_IN,
         )
         self._subscribe(
             'navigation_command',
             NavigationCommand,
             'navigation_command',
             self._on_command,
-            LATCHED_QOS,
+            LATCHED,
         )
         self.poll()
 
@@ -154,7 +145,7 @@ class Sensors:
             IMAGE_TYPES[transport],
             camera.topic,
             lambda message: on_frame(camera, message),
-            SENSOR_QOS,
+            IMAGE_IN,
         )
         return []
 
