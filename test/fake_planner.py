@@ -69,7 +69,10 @@ class FakeSession:
             t0_ns=observation.t0_ns,
             plan=plan,
             reason=reason,
-            answer=f'{observation.command.value} {self.resets}',
+            answer=(
+                f'{observation.command.value} {self.resets} {len(observation.frames)} '
+                f'{observation.ego.acceleration_base_mps2}'
+            ),
             timings=StageTimings((('decode', 1_000_000),)),
             counts=InferenceCounts(denoising_forwards=3, answer_tokens=16),
         )

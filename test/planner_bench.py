@@ -15,6 +15,7 @@ import numpy as np
 import rclpy
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import AccelWithCovarianceStamped
 from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import Odometry
 from nav_msgs.msg import Path as PathMsg
@@ -86,6 +87,9 @@ class Bench:
         kind = CompressedImage if jpeg else Image
         self._camera = self.node.create_publisher(kind, 'camera/front/image', best_effort)
         self._odometry = self.node.create_publisher(Odometry, 'odometry', best_effort)
+        self._acceleration = self.node.create_publisher(
+            AccelWithCovarianceStamped, 'acceleration', best_effort
+        )
         self._clock = self.node.create_publisher(ClockMsg, '/clock', 10)
         self.heard = {}
         for name, kind, topic in (
@@ -109,6 +113,8 @@ class Bench:
         self.frame_size = (64, 48)
         self.encoding = 'rgb8'
         self.base_frame = 'base_link'
+        self.acceleration = None  # (forward, left) in m/s^2, once it is published
+        self._side_camera = None
         self.odometry_ahead_ns = 0  # of the clock that frames are stamped with
         self.jpeg = jpeg
         self.simulated = simulated
@@ -229,6 +235,8 @@ class Bench:
         message.header.stamp = _time(stamp_ns)
         self.frame_stamps_ns.add(stamp_ns)
         self._camera.publish(message)
+        if self._side_camera is not None:
+            self._side_camera.publish(message)
 
     def publish_odometry(self, stamp_ns):
         message = Odometry(child_frame_id=self.base_frame)
@@ -238,6 +246,14 @@ class Bench:
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
         self._odometry.publish(message)
+        if self.acceleration is not None:
+            measured = AccelWithCovarianceStamped(header=message.header)
+            measured.accel.accel.linear.x, measured.accel.accel.linear.y = self.acceleration
+            self._acceleration.publish(measured)
+
+    def add_side_camera(self, topic):
+        """Publish every frame on this topic too."""
+        self._side_camera = self.node.create_publisher(Image, topic, 5)
 
     def send_command(self, command):
         self._command.publish(NavigationCommand(command=command))

@@ -47,6 +47,14 @@ def test_cameras_from_the_command_line(start):
     assert bench.get_parameter('camera.left.topic') == '/somewhere/else'
 
 
+def test_all_cameras_and_the_measured_acceleration_reach_the_session(start):
+    bench, _ = start('-p', 'cameras:=[front,left]', '-p', 'camera.left.topic:=/side')
+    bench.add_side_camera('/side')
+    bench.acceleration = (-1.5, 0.25)
+    status = bench.next_status(lambda m: '(-1.5, 0.25)' in m.answer, 'planning with both')
+    assert status.answer.endswith(' 2 (-1.5, 0.25)')  # two frames
+
+
 def test_parameters_from_yaml(start, tmp_path):
     path = tmp_path / 'planner.yaml'
     path.write_text(

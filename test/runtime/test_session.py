@@ -194,3 +194,21 @@ def test_text_of_the_observation_cannot_become_a_control_token(session):
     control = [t for t in prompts[0].token_ids if t in session._tokenizer._added_ids]
     start, end = (session._tokenizer.control_id(c) for c in ('<|im_start|>', '<|im_end|>'))
     assert control.count(start) == 2 and control.count(end) == 1
+
+
+def test_an_autoregressive_checkpoint_answers_through_the_same_session(model_dir, tmp_path):
+    for file in model_dir.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    config = json.loads((model_dir / 'config.json').read_text())
+    for key in ('block_size', 'mask_token_id', 'denoising_steps'):
+        del config[key]
+    (tmp_path / 'config.json').unlink()
+    (tmp_path / 'config.json').write_text(json.dumps(config | {'model_type': 'qwen3_vl'}))
+    session = load(tmp_path, max_new_tokens=20)
+    seen = observation()
+    first = session.plan(seen)
+    assert first.counts.answer_tokens == 20 and first.counts.denoising_forwards == 19
+    again = session.plan(seen)
+    assert again.answer == first.answer
+    # Blocks of one token: all of an equal prompt but its last token is taken from the cache.
+    assert again.counts.reused_prefix_tokens == again.counts.prompt_tokens - 1
