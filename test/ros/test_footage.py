@@ -116,7 +116,11 @@ def spin_until(recorder, planner, done, timeout_s):
 def test_every_tick_of_the_grid_is_published(run):
     stamps = np.array([stamp(message) for message in run.status])
     assert (stamps % PERIOD_NS == 0).all()
-    assert (np.diff(stamps) == PERIOD_NS).all()
+    # A process that is starved of the processor sleeps through instants; it has to count them.
+    values = {v.key: v.value for v in run.of('/diagnostics')[-1].status[0].values}
+    slept_through = int((np.diff(stamps) // PERIOD_NS - 1).sum())
+    assert slept_through <= int(values['late_instants'])
+    assert slept_through <= 0.05 * len(stamps)
     first = run.status[0].tick
     assert [message.tick for message in run.status] == list(range(first, first + len(stamps)))
     assert first <= 5  # those before were sent while DDS was still discovering the recorder
