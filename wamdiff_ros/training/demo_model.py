@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 from safetensors.torch import load_file
@@ -31,6 +32,9 @@ from .block_layout import BlockBatch, collate, fill_answer
 from .motion import sample_motion, write_fixed_width
 
 BLOCK_SIZE = 32
+# Of training images, in pixels; the large ones are what cameras come to after resizing.
+SMALL_SIZES = [(32 * h, 32 * w) for h in (1, 2, 3, 4) for w in (1, 2, 3, 4, 5)]
+LARGE_SIZES = [(160, 320), (192, 320), (192, 256), (128, 448), (160, 352), (128, 416)]
 DESCRIPTION = 'This demo checkpoint continues the present motion. It does not look at the image.'
 CONTROL_TOKENS = (
     '<|im_start|>',
@@ -147,7 +151,10 @@ def write_skeleton(out: Path, templates: PromptTemplates) -> None:
 
 
 class Samples:
-    """Draws prompts and answers; images are a fixed pool of noise, encoded once."""
+    """Draws prompts and answers; images are a fixed pool of noise and blurs, encoded once.
+
+    Many sizes, because each shifts the text against the blocks of the prompt.
+    """
 
     def __init__(self, model_dir: Path, network: Network, seed: int):
         self.config: ModelConfig = network.config
@@ -156,8 +163,11 @@ class Samples:
         self.templates = PromptTemplates.load(model_dir)
         self.random = np.random.default_rng(seed)
         self.frames, self.features, self.grids = [], [], []
-        for height, width in [(64, 64), (64, 96), (96, 128)] * 8 + [(192, 320)] * 3:
-            rgb = self.random.integers(0, 256, (height, width, 3), np.uint8)
+        self.small = len(SMALL_SIZES)
+        for index, (height, width) in enumerate(SMALL_SIZES + LARGE_SIZES):
+            coarse = (height, width) if index % 4 == 0 else (3, 5)
+            noise = self.random.integers(0, 256, (*coarse, 3), np.uint8)
+            rgb = cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC)
             patches, grid = self.processor.patches(rgb)
             with torch.no_grad():
                 self.features.append(network.vision(torch.from_numpy(patches), grid))
@@ -189,9 +199,9 @@ class Samples:
     def batch(self, size: int, generator: torch.Generator):
         """Return a noised batch, and per sample the image's place and pool index."""
         prefixes, answers, images = [], [], []
-        small = len(self.frames) - 3
         # Full-size images are dear, so they come seldom, and then for the whole batch.
-        pool = range(small) if self.random.random() > 0.08 else range(small, len(self.frames))
+        large = self.random.random() < 0.25
+        pool = range(self.small, len(self.frames)) if large else range(self.small)
         for _ in range(size):
             which = int(self.random.choice(pool))
             prompt, text, _, _ = self.draw(which)
@@ -279,7 +289,8 @@ def evaluate(out: Path, count: int = 200) -> tuple[int, float]:
     samples = Samples(out, session._engine.network, seed=123_456)
     errors = []
     for _ in tqdm(range(count), unit='plan'):
-        _, _, motion, observation = samples.draw(len(samples.frames) - 1)
+        which = samples.small + len(errors) % len(LARGE_SIZES)
+        _, _, motion, observation = samples.draw(which)
         plan = session.plan(observation).plan
         if plan is not None:
             off = plan.waypoints_base_m - motion.waypoints_base_m
