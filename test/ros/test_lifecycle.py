@@ -3,17 +3,10 @@
 import signal
 
 import pytest
-from planner_bench import Bench, PlannerProcess
+from planner_bench import PlannerProcess
 from wamdiff_ros.msg import PlannerStatus
 
 pytestmark = pytest.mark.ros
-
-
-@pytest.fixture(scope='module')
-def bench():
-    bench = Bench()
-    yield bench
-    bench.close()
 
 
 @pytest.fixture(scope='module')

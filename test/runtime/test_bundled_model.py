@@ -6,7 +6,7 @@ import pytest
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.runtime.session import PlanningSession
 from wamdiff_ros.training.motion import sample_motion
-from wamdiff_ros.types import CameraFrame, Command, EgoState, Observation
+from wamdiff_ros.types import CameraFrame, Command, Observation
 
 
 @pytest.fixture(scope='module')
@@ -18,17 +18,7 @@ def observation(motion, size, seed):
     height, width = size
     rows = np.linspace(200, 60, height, dtype=np.uint8)[:, None, None]
     rgb = np.broadcast_to(rows, (height, width, 3)) + np.uint8(seed % 40)
-    ego = EgoState(
-        0,
-        'odom',
-        'base_link',
-        (0.0, 0.0, 0.0),
-        (0.0, 0.0, 0.0, 1.0),
-        motion.velocity_base_mps,
-        0.0,
-        motion.acceleration_base_mps2,
-    )
-    return Observation(0, (CameraFrame('front', seed, rgb),), ego, Command.STRAIGHT)
+    return Observation(0, (CameraFrame('front', seed, rgb),), motion.ego(), Command.STRAIGHT)
 
 
 @pytest.mark.parametrize('size', [(360, 640), (540, 960), (370, 1226), (480, 640)])

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
+from ..message_time import header_ns
 from ..observation.image_decoding import decode_compressed, decode_raw
 from ..pinhole import Pinhole
 from ..types import PlanStatus
@@ -102,15 +103,14 @@ def render_overlay(
 
 def _frames(bag: Path, timeline: Timeline) -> Iterator[tuple[int, np.ndarray]]:
     for _, _, _, message in read_messages(bag, [timeline.image_topic]):
-        stamp = message.header.stamp
-        yield stamp.sec * 10**9 + stamp.nanosec, _decoded(message)
+        yield header_ns(message), _decoded(message)
 
 
 def _image_stamps(bag: Path, timeline: Timeline) -> tuple[list[int], np.ndarray]:
     stamps_ns, first = [], None
     for _, _, _, message in read_messages(bag, [timeline.image_topic]):
         first = _decoded(message) if first is None else first
-        stamps_ns.append(message.header.stamp.sec * 10**9 + message.header.stamp.nanosec)
+        stamps_ns.append(header_ns(message))
     if first is None:
         raise BagError(f'{bag}: holds no images on {timeline.image_topic}')
     return stamps_ns, first

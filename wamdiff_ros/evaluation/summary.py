@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..message_time import header_ns, nanoseconds
 from ..types import PlanStatus
 from .bag import BagError, bag_topics, read_messages
 from .timeline import IMAGE_TYPES
@@ -96,7 +97,7 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
     wanted = [topic for topic, (type_name, _) in topics.items() if type_name in sinks]
     for _, type_name, sent_ns, message in read_messages(bag, wanted):
         # Pictures are large; their stamps are all that is asked for.
-        entry = _stamp_ns(message) if sinks[type_name] is frames else message
+        entry = header_ns(message) if sinks[type_name] is frames else message
         sinks[type_name].append((sent_ns, entry))
     if not statuses:
         raise BagError(f'{bag}: holds no PlannerStatus; no planner was recorded')
@@ -105,8 +106,8 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
     sent_ns = np.array([sent_ns for sent_ns, _ in trajectories], np.int64)
     intervals_ms = np.diff(sent_ns) / 1e6
     period_ms = _grid_period_ms([message for _, message in statuses])
-    ages_ms = [_duration_ms(message.age) for _, message in trajectories]
-    planned_from = {_stamp_ns(message) for _, message in trajectories}
+    ages_ms = [nanoseconds(message.age) / 1e6 for _, message in trajectories]
+    planned_from = {header_ns(message) for _, message in trajectories}
     last = statuses[-1][1]
     with_answer = [message for _, message in statuses if message.answer]
     all_sent = [sent for sent, _ in statuses]
@@ -244,7 +245,7 @@ def _stages(statuses: list[Any]) -> tuple[tuple[str, Distribution], ...]:
     durations: dict[str, list[float]] = {}
     seen = None
     for message in statuses:
-        stages = [(stage.name, _duration_ms(stage.duration)) for stage in message.stages]
+        stages = [(stage.name, nanoseconds(stage.duration) / 1e6) for stage in message.stages]
         if stages and stages != seen:
             for name, duration_ms in stages:
                 durations.setdefault(name, []).append(duration_ms)
@@ -272,7 +273,7 @@ def _counts(statuses: list[Any]) -> tuple[tuple[str, float], ...]:
 
 
 def _grid_period_ms(statuses: list[Any]) -> float:
-    stamps_ns = np.array([_stamp_ns(message) for message in statuses], np.int64)
+    stamps_ns = np.array([header_ns(message) for message in statuses], np.int64)
     ticks = np.array([message.tick for message in statuses], np.int64)
     steps = np.diff(stamps_ns)[np.diff(ticks) == 1]
     return float(np.median(steps)) / 1e6 if steps.size else float('nan')
@@ -287,14 +288,6 @@ def _rate_hz(times_ns: np.ndarray) -> float:
     if len(times_ns) < 2 or times_ns[-1] <= times_ns[0]:
         return 0.0
     return (len(times_ns) - 1) * 1e9 / float(times_ns[-1] - times_ns[0])
-
-
-def _stamp_ns(message: Any) -> int:
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
-
-
-def _duration_ms(duration: Any) -> float:
-    return duration.sec * 1e3 + duration.nanosec / 1e6
 
 
 def _processor() -> str:

@@ -4,13 +4,14 @@ Times are nanoseconds of the clock of the header stamps. Images are not in here;
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
+from ..message_time import header_ns, nanoseconds
 from ..pinhole import Pinhole
 from ..types import PlanStatus
 from .bag import BagError, bag_topics, read_messages
@@ -52,7 +53,7 @@ class EgoTrack:
 
     def __init__(self, odometry: list[Any]) -> None:
         # Later messages with the same stamp add nothing to interpolate.
-        unique = {_header_ns(message): message for message in odometry}
+        unique = {header_ns(message): message for message in odometry}
         self.times_ns = np.array(sorted(unique), np.int64)
         ordered = [unique[int(time_ns)] for time_ns in self.times_ns]
         self.frame_id = ordered[0].header.frame_id if ordered else ''
@@ -95,20 +96,15 @@ class Timeline:
     camera: Pinhole | None  # when the recording holds a CameraInfo of the images
     image_topic: str
     image_type: str
-    _published_ns: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._published_ns = [plan.published_ns for plan in self.plans]
-        self._said_ns = [said_ns for said_ns, _ in self.descriptions]
 
     def plan_at(self, time_ns: int) -> PublishedPlan | None:
         """Return the plan in force: the newest one that was published by then."""
-        index = bisect_right(self._published_ns, time_ns)
+        index = bisect_right(self.plans, time_ns, key=lambda plan: plan.published_ns)
         return self.plans[index - 1] if index else None
 
     def description_at(self, time_ns: int) -> str:
         """Return the newest description that was published by then, '' before the first."""
-        index = bisect_right(self._said_ns, time_ns)
+        index = bisect_right(self.descriptions, time_ns, key=lambda said: said[0])
         return self.descriptions[index - 1][1] if index else ''
 
     def plan_in_base(self, plan: PublishedPlan, now: Ego) -> tuple[np.ndarray, np.ndarray] | None:
@@ -141,7 +137,7 @@ def read_timeline(
     sinks = {
         'wamdiff_ros/msg/PlannerStatus': statuses.append,
         'wamdiff_ros/msg/SceneDescription': lambda m: descriptions.append(
-            (_header_ns(m) + _duration_ns(m.age), m.text)
+            (header_ns(m) + nanoseconds(m.age), m.text)
         ),
         TYPE_OF_TRAJECTORY: lambda m: plans.append(_published_plan(m)),
         'sensor_msgs/msg/CameraInfo': infos.append,
@@ -191,7 +187,7 @@ def camera_of(infos: list[Any], transforms: list[Any]) -> Pinhole | None:
 
 def _published_plan(message: Any) -> PublishedPlan:
     points = message.points
-    t0_ns = _header_ns(message)
+    t0_ns = header_ns(message)
     rotations = [
         (p.pose.orientation.x, p.pose.orientation.y, p.pose.orientation.z, p.pose.orientation.w)
         for p in points
@@ -199,12 +195,12 @@ def _published_plan(message: Any) -> PublishedPlan:
     matrices = Rotation.from_quat(np.array(rotations).reshape(-1, 4)).as_matrix()
     return PublishedPlan(
         t0_ns=t0_ns,
-        published_ns=t0_ns + _duration_ns(message.age),
+        published_ns=t0_ns + nanoseconds(message.age),
         status={0: PlanStatus.NOMINAL, 1: PlanStatus.HELD, 2: PlanStatus.FALLBACK_STOP}[
             message.status
         ],
         frame_id=message.header.frame_id,
-        time_s=np.array([_duration_ns(p.time_from_start) / 1e9 for p in points]),
+        time_s=np.array([nanoseconds(p.time_from_start) / 1e9 for p in points]),
         positions_m=np.array(
             [(p.pose.position.x, p.pose.position.y, p.pose.position.z) for p in points]
         ).reshape(-1, 3),
@@ -219,11 +215,3 @@ def _only_image_topic(bag: Path, topics: dict) -> str:
         raise BagError(f'{bag}: holds no camera images; it has {", ".join(topics) or "nothing"}')
     front = [topic for topic in images if 'front' in topic]
     return (front or images)[0]
-
-
-def _header_ns(message: Any) -> int:
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
-
-
-def _duration_ns(duration: Any) -> int:
-    return duration.sec * 10**9 + duration.nanosec

@@ -106,20 +106,21 @@ class ImageProcessor:
         Patches are ordered window by window of merge*merge, as the merger wants them; a single
         image fills all temporal slots of a patch.
         """
-        height, width = self.target_size(*rgb.shape[:2])
+        p, m, t = self.patch_size, self.merge_size, self.temporal_patch_size
+        grid = self.grid(*rgb.shape[:2])
+        _, grid_h, grid_w = grid
+        height, width = grid_h * p, grid_w * p
         if (height, width) != rgb.shape[:2]:
             image = Image.fromarray(rgb).resize((width, height), Image.Resampling.BICUBIC)
             rgb = np.asarray(image)
         mean, std = (np.array(v, dtype=np.float64) for v in (self.mean, self.std))
         pixels = (rgb * (1.0 / (255.0 * std)) - mean / std).astype(np.float32)
-        p, m, t = self.patch_size, self.merge_size, self.temporal_patch_size
-        grid_h, grid_w = height // p, width // p
         windows = pixels.reshape(grid_h // m, m, p, grid_w // m, m, p, 3)
         windows = windows.transpose(0, 3, 1, 4, 6, 2, 5)  # [gh, gw, m, m, 3, p, p]
         windows = np.broadcast_to(
             windows[:, :, :, :, :, None], (grid_h // m, grid_w // m, m, m, 3, t, p, p)
         )
-        return windows.reshape(grid_h * grid_w, 3 * t * p * p), (1, grid_h, grid_w)
+        return windows.reshape(grid_h * grid_w, 3 * t * p * p), grid
 
 
 def _section(model_dir: Path) -> Section:

@@ -1,6 +1,5 @@
 """What is published at a tick: the new plan, the last one, a stop, or nothing."""
 
-import threading
 from dataclasses import dataclass
 
 from ..parameters import Parameters
@@ -20,7 +19,7 @@ class Publication:
 
 
 class PublicationPolicy:
-    """Keeps the last valid plan and decides at each tick. Thread-safe.
+    """Keeps the last valid plan and decides at each tick; for one thread.
 
     Not responsible for whether a plan is valid, nor for plans that were begun before a reset:
     the caller does not hand those in.
@@ -35,24 +34,20 @@ class PublicationPolicy:
         self._plan: Plan | None = None
         self._plan_tick = -1
         self._rejection = ('', -1)  # reason, tick
-        self._lock = threading.Lock()
 
     def accept(self, plan: Plan, tick: int) -> None:
         """Take over the plan made for `tick`; one older than the plan held is ignored."""
-        with self._lock:
-            if self._plan is None or plan.t0_ns >= self._plan.t0_ns:
-                self._plan, self._plan_tick = plan, tick
+        if self._plan is None or plan.t0_ns >= self._plan.t0_ns:
+            self._plan, self._plan_tick = plan, tick
 
     def reject(self, reason: str, tick: int) -> None:
         """Note why the inference for `tick` gave no plan."""
-        with self._lock:
-            self._rejection = (reason, tick)
+        self._rejection = (reason, tick)
 
     def reset(self) -> None:
         """Forget the plan: WAITING until the next one."""
-        with self._lock:
-            self._plan, self._plan_tick = None, -1
-            self._rejection = ('', -1)
+        self._plan, self._plan_tick = None, -1
+        self._rejection = ('', -1)
 
     def decide(
         self, tick: int, now_ns: int, ego: EgoState | None, waiting_reason: str
@@ -64,9 +59,8 @@ class PublicationPolicy:
         from which a stop begins; `waiting_reason` says why there is no plan for this tick, if
         no rejection does.
         """
-        with self._lock:
-            plan, plan_tick = self._plan, self._plan_tick
-            rejection, rejected_tick = self._rejection
+        plan = self._plan
+        rejection, rejected_tick = self._rejection
         why = rejection if rejected_tick == tick else waiting_reason
         why = why or 'the plan was not ready at the deadline'
         if plan is None:
@@ -75,7 +69,7 @@ class PublicationPolicy:
         if not 0 <= age_ns <= self._max_age_ns:
             return self._stop(plan, now_ns, ego, f'{self._too_old(age_ns)}; {why}')
         valid_until_ns = plan.t0_ns + self._max_age_ns
-        if plan_tick == tick:
+        if self._plan_tick == tick:
             return Publication(PlanStatus.NOMINAL, plan, age_ns, valid_until_ns, '')
         return Publication(PlanStatus.HELD, plan, age_ns, valid_until_ns, why)
 

@@ -18,6 +18,7 @@ from wamdiff_ros.msg import (
 )
 from wamdiff_ros.msg import SceneDescription as SceneDescriptionMsg
 
+from ..message_time import header_ns, nanoseconds
 from ..observation.frame_buffer import EncodedFrame
 from ..observation.image_decoding import decode_compressed, decode_raw
 from ..parameters import Camera
@@ -51,14 +52,9 @@ def duration_message(duration_ns: int) -> Duration:
     return Duration(sec=sec, nanosec=nanosec)
 
 
-def duration_ns(message: Duration) -> int:
-    """Return a duration message in nanoseconds."""
-    return message.sec * 1_000_000_000 + message.nanosec
-
-
 def stamp_ns(stamp: Time) -> int:
     """Return a header's stamp in nanoseconds; raises ValueError for a stamp nobody set."""
-    time_ns = stamp.sec * 1_000_000_000 + stamp.nanosec
+    time_ns = nanoseconds(stamp)
     if time_ns == 0:
         raise ValueError('header.stamp is zero; the driver must stamp its messages')
     return time_ns
@@ -181,10 +177,9 @@ def _at_origin(ego: EgoState) -> EgoState:
 def path(trajectory: PlannedTrajectory) -> Path:
     """Return the trajectory's poses, each stamped with the time at which it is reached."""
     poses = []
-    t0 = trajectory.header.stamp
-    t0_ns = t0.sec * 1_000_000_000 + t0.nanosec
+    t0_ns = header_ns(trajectory)
     for point in trajectory.points:
-        stamp = time_message(t0_ns + duration_ns(point.time_from_start))
+        stamp = time_message(t0_ns + nanoseconds(point.time_from_start))
         header = Header(stamp=stamp, frame_id=trajectory.header.frame_id)
         poses.append(PoseStamped(header=header, pose=point.pose))
     return Path(header=trajectory.header, poses=poses)

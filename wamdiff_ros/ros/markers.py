@@ -15,6 +15,8 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from wamdiff_ros.msg import PlannedTrajectory
 
+from ..message_time import nanoseconds
+
 RIBBON_WIDTH_M = 1.8  # about a car's width
 FULL_SPEED_MPS = 20.0  # this speed and more is green, standstill is red
 HORIZONS_S = (1, 2, 3, 4)
@@ -78,7 +80,7 @@ def _ribbon(trajectory: PlannedTrajectory) -> Marker:
 def _horizon_marks(trajectory: PlannedTrajectory) -> Marker:
     marker = _marker(trajectory, 1, Marker.SPHERE_LIST)
     marker.scale = Vector3(x=0.4, y=0.4, z=0.4)
-    times_s = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in trajectory.points]
+    times_s = [nanoseconds(point.time_from_start) / 1e9 for point in trajectory.points]
     for horizon_s in HORIZONS_S:
         if times_s and horizon_s <= times_s[-1]:
             nearest = min(range(len(times_s)), key=lambda i: abs(times_s[i] - horizon_s))
@@ -89,7 +91,7 @@ def _horizon_marks(trajectory: PlannedTrajectory) -> Marker:
 def _text(trajectory: PlannedTrajectory, reason: str) -> Marker:
     marker = _marker(trajectory, 2, Marker.TEXT_VIEW_FACING)
     marker.scale.z = 0.6
-    age_s = trajectory.age.sec + trajectory.age.nanosec / 1e9
+    age_s = nanoseconds(trajectory.age) / 1e9
     text = f'{_STATUS_NAMES[trajectory.status]}  {age_s:.2f} s old'
     if trajectory.points:
         start = trajectory.points[0]

@@ -1,6 +1,6 @@
 """The planner's publishers: fills one tick's messages from one `TickReport`, and sends them."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from nav_msgs.msg import Path
 from rclpy.node import Node
@@ -106,13 +106,7 @@ class Outputs:
             t0=conversion.time_message(publication.plan.t0_ns if publication.plan else 0),
             deadline_slack=conversion.duration_message(report.deadline_slack_ns),
             stages=conversion.stage_timings(report.timings),
-            vision_forwards=counts.vision_forwards,
-            prefill_forwards=counts.prefill_forwards,
-            denoising_forwards=counts.denoising_forwards,
-            commit_forwards=counts.commit_forwards,
-            prompt_tokens=counts.prompt_tokens,
-            reused_prefix_tokens=counts.reused_prefix_tokens,
-            answer_tokens=counts.answer_tokens,
+            **asdict(counts),  # the message has a field of the same name for each
             answer=report.result.answer if report.result else '',
             missed_deadlines=counters.missed_deadlines,
             skipped_ticks=counters.skipped_ticks,

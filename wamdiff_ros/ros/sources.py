@@ -16,6 +16,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from ..evaluation import sources
 from ..evaluation.bag import bag_duration_ns, bag_topics, read_serialised
 from ..evaluation.sources import SourceError
+from ..message_time import header_ns
 from ..types import EgoState
 from .conversion import time_message
 
@@ -122,9 +123,7 @@ def message_type(type_name: str) -> type:
 
 def header_stamp_ns(message: Any) -> int:
     """Return the header's stamp, 0 where there is none."""
-    if not hasattr(message, 'header'):
-        return 0
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+    return header_ns(message) if hasattr(message, 'header') else 0
 
 
 def jpeg_image(bgr: np.ndarray) -> CompressedImage:

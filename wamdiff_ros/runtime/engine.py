@@ -24,6 +24,7 @@ class ImageFeatures:
     """The vision tower's output for one image, and a key that is equal only for equal images."""
 
     key: Hashable
+    grid: tuple[int, int, int]  # time, height, width in patches
     tokens: torch.Tensor  # [t, hidden]
     deepstack: tuple[torch.Tensor, ...]  # per layer [t, hidden]
 
@@ -39,9 +40,8 @@ class Engine:
         self.batch = 0
         self.cache_allocations = 0
         self._cache: KVCache | None = None
-        self._cached_tokens: list[
-            Hashable
-        ] = []  # what the committed slots of a single prompt hold
+        # One key per committed slot of a single prompt; empty after a batch.
+        self._cached_tokens: list[Hashable] = []
         self._prompt_slots = 0
         self._next_positions = self._padding = self._last_hidden = None  # set by prefill
 
@@ -61,7 +61,7 @@ class Engine:
         """Run the vision tower over one image's patches (float32 array [p, dim])."""
         patches = torch.from_numpy(patches).to(self.device, self.dtype)
         tokens, deepstack = self.network.vision(patches, grid)
-        return ImageFeatures(key, tokens, tuple(deepstack))
+        return ImageFeatures(key, grid, tokens, tuple(deepstack))
 
     @torch.inference_mode()
     def prefill(

@@ -180,9 +180,10 @@ class PlanningSession:
     ) -> tuple[Answer, InferenceCounts]:
         """Encode what is new, prefill what is not cached, decode."""
         engine = self._engine
-        features, grids, encoded = self._encode(frames, clock)
+        features, encoded = self._encode(frames, clock)
         with clock('prefill' if stage == 'decode' else f'{stage}_prefill'):
             turn = [part.index if isinstance(part, Image) else part.text for part in parts]
+            grids = [image.grid for image in features]
             prompt = user_prompt(turn, grids, self._tokenizer, engine.config)
             used = [features[part.index] for part in parts if isinstance(part, Image)]
             reused, _ = engine.prefill([prompt], [used], max_new_tokens)
@@ -213,9 +214,9 @@ class PlanningSession:
         return answer, counts
 
     def _encode(self, frames: Sequence[CameraFrame], clock: '_StageClock'):
-        """Return features and grids of the frames, and how many had to be encoded."""
-        features, grids, encoded = [], [], 0
-        kept = {}
+        """Return the features of the frames, and how many had to be encoded."""
+        kept: dict[str, tuple[np.ndarray, ImageFeatures]] = {}
+        encoded = 0
         for frame in frames:
             # A frame is decoded once and never written to, so the same array is the same image.
             rgb, known = self._encoded.get(frame.camera, (None, None))
@@ -226,10 +227,8 @@ class PlanningSession:
                     known = self._engine.encode_image(next(self._image_numbers), patches, grid)
                 encoded += 1
             kept[frame.camera] = (frame.rgb, known)
-            features.append(known)
-            grids.append(self._processor.grid(*frame.rgb.shape[:2]))
         self._encoded = kept
-        return features, grids, encoded
+        return [known for _, known in kept.values()], encoded
 
     def _warm_up(self) -> None:
         """Run every kind of forward once, so that the first tick does not pay for first use."""

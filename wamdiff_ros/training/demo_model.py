@@ -27,7 +27,7 @@ from ..model.network import Network
 from ..model.tokenizer import Tokenizer
 from ..model.weights import save_network
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
-from ..types import CameraFrame, Command, EgoState, Observation
+from ..types import CameraFrame, Command, Observation
 from .block_layout import BlockBatch, collate, fill_answer
 from .motion import sample_motion, write_fixed_width
 
@@ -177,18 +177,8 @@ class Samples:
     def draw(self, which: int):
         """Return a prompt, its image's index in the pool, the answer's text and its motion."""
         motion = sample_motion(self.random)
-        ego = EgoState(
-            0,
-            'odom',
-            'base_link',
-            (0.0, 0.0, 0.0),
-            (0.0, 0.0, 0.0, 1.0),
-            motion.velocity_base_mps,
-            0.0,
-            motion.acceleration_base_mps2,
-        )
         command = list(Command)[self.random.integers(3)]
-        observation = Observation(0, (self.frames[which],), ego, command)
+        observation = Observation(0, (self.frames[which],), motion.ego(), command)
         describe = self.random.random() < 0.04
         turn = (description_turn if describe else navigation_turn)(self.templates, observation)
         parts = [part.index if isinstance(part, Image) else part.text for part in turn]

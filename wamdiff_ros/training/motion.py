@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..types import EgoState
+
 HORIZON_S = 4.0
 WAYPOINTS = 8
 # Drivers let go: accelerations and yaw rates fade with these time constants [s].
@@ -23,6 +25,19 @@ class Motion:
     velocity_base_mps: tuple[float, float]
     acceleration_base_mps2: tuple[float, float]
     waypoints_base_m: np.ndarray  # [8, 2], every 0.5 s
+
+    def ego(self) -> EgoState:
+        """Return the vehicle's state at time 0, at the origin of the fixed frame."""
+        return EgoState(
+            stamp_ns=0,
+            fixed_frame='odom',
+            base_frame='base_link',
+            position_fixed_m=(0.0, 0.0, 0.0),
+            orientation_xyzw=(0.0, 0.0, 0.0, 1.0),
+            velocity_base_mps=self.velocity_base_mps,
+            yaw_rate_radps=0.0,
+            acceleration_base_mps2=self.acceleration_base_mps2,
+        )
 
 
 def sample_motion(random: np.random.Generator) -> Motion:
