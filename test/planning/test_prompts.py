@@ -93,6 +93,13 @@ def test_the_checkpoint_brings_its_own_words(tmp_path):
     assert templates.description == PromptTemplates().description
 
 
+def test_numbers_can_have_a_fixed_width_without_negative_zero(tmp_path):
+    write(tmp_path, '{"navigation": "{velocity} {acceleration}", "number_format": "+05.1f"}')
+    templates = PromptTemplates.load(tmp_path)
+    turn = navigation_turn(templates, observation((8.31, -0.04), (-11.26, 0.0)))
+    assert turn[-1] == Text('(+08.3,+00.0) (-11.3,+00.0)')
+
+
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
@@ -109,6 +116,8 @@ def test_the_checkpoint_brings_its_own_words(tmp_path):
         ('{"description": "a { b"}', 'description'),
         ('{"commands": {"left": "l"}}', 'must name exactly'),
         ('{"commands": []}', 'must name exactly'),
+        ('{"number_format": ">99999999"}', 'number_format'),
+        ('{"number_format": 2}', 'number_format'),
         ('{"commands": {"left": "", "right": "r", "straight": "s"}}', 'commands.left'),
     ],
 )

@@ -6,6 +6,7 @@ folder replaces any of them. Turning parts into token ids is the tokenizer's bus
 
 import json
 import math
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from string import Formatter
@@ -13,6 +14,7 @@ from string import Formatter
 from ..types import Command, Observation
 
 PLACEHOLDERS = ('command', 'position', 'velocity', 'acceleration')
+_NUMBER_FORMAT = re.compile(r'\+?(?:0[1-9])?\.[0-2]f', re.ASCII)
 LIMIT = 999.99  # of a number in a prompt, so that its length is bounded
 
 
@@ -44,7 +46,8 @@ class PromptTemplates:
     Both turns begin with `lead_in` and all images, so that they share one prefix; `lead_in` is
     therefore fixed text. `navigation` and `description` may hold {command}, {position},
     {velocity} and {acceleration}: a word, and pairs such as "(8.31,-0.02)" (forward, left) in
-    m, m/s and m/s^2. `commands` are the words for the navigation commands.
+    m, m/s and m/s^2. `commands` are the words for the navigation commands. `number_format` is how
+    numbers are written, "+05.1f" for a fixed width, with which small models learn faster.
     """
 
     lead_in: str = 'This is what the vehicle sees now:\n'
@@ -61,6 +64,7 @@ class PromptTemplates:
     commands: dict[str, str] = field(
         default_factory=lambda: {command.value: command.value for command in Command}
     )
+    number_format: str = '.2f'
 
     @classmethod
     def load(cls, model_dir: str | Path) -> 'PromptTemplates':
@@ -83,6 +87,8 @@ class PromptTemplates:
                 raise PromptError(f'{path}: unknown field {name!r}, known: {", ".join(known)}')
             if name == 'commands':
                 _check_commands(path, value)
+            elif name == 'number_format':
+                _check_number_format(path, value)
             else:
                 _check_template(path, name, value)
         return cls(**values)
@@ -99,24 +105,25 @@ def description_turn(templates: PromptTemplates, observation: Observation) -> tu
 
 
 def _turn(templates: PromptTemplates, question: str, observation: Observation) -> tuple[Part, ...]:
-    ego = observation.ego
+    ego, form = observation.ego, templates.number_format
     question = question.format(
         command=templates.commands[observation.command.value],
-        position=_pair((0.0, 0.0)),  # the base frame at t0
-        velocity=_pair(ego.velocity_base_mps),
-        acceleration=_pair(ego.acceleration_base_mps2),
+        position=_pair((0.0, 0.0), form),  # the base frame at t0
+        velocity=_pair(ego.velocity_base_mps, form),
+        acceleration=_pair(ego.acceleration_base_mps2, form),
     )
     images = tuple(Image(index) for index in range(len(observation.frames)))
     return (Text(templates.lead_in), *images, Text(question))
 
 
-def _pair(values: tuple[float, float]) -> str:
+def _pair(values: tuple[float, float], form: str) -> str:
     """Write "(1.00,-0.50)"; raises ValueError for values that are not finite."""
     if not all(math.isfinite(value) for value in values):
         raise ValueError(f'{values} is not finite and cannot be part of a prompt')
     # Adding zero turns -0.0 into 0.0.
-    x, y = (round(min(max(value, -LIMIT), LIMIT), 2) + 0.0 for value in values)
-    return f'({x:.2f},{y:.2f})'
+    decimals = int(form[-2])
+    x, y = (round(min(max(value, -LIMIT), LIMIT), decimals) + 0.0 for value in values)
+    return f'({x:{form}},{y:{form}})'
 
 
 def _check_commands(path: Path, words) -> None:
@@ -126,6 +133,11 @@ def _check_commands(path: Path, words) -> None:
     for command, word in words.items():
         if not isinstance(word, str) or not word:
             raise PromptError(f'{path}: commands.{command} {word!r} is not a word')
+
+
+def _check_number_format(path: Path, form) -> None:
+    if not isinstance(form, str) or not _NUMBER_FORMAT.fullmatch(form):
+        raise PromptError(f'{path}: number_format {form!r} is not like ".2f" or "+05.1f"')
 
 
 def _check_template(path: Path, name: str, template) -> None:

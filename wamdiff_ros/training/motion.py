@@ -78,9 +78,15 @@ def roll_out(
 
 
 def write_fixed_width(waypoints_base_m: np.ndarray) -> str:
-    """Write waypoints [8, 2] as "05.20,+0.10,…": 95 characters, so that each has its own slot.
+    """Write waypoints [8, 2] as "05.20,+00.10,…": 103 characters, so that each has its own slot.
 
     Rounded to 0.1 m: nano models cannot do better, and noise in the last digit only slows them.
+    Raises ValueError where a number has no place: the nano models neither reverse nor look
+    farther than 99.9 m.
     """
-    pairs = np.round(waypoints_base_m, 1) + 0.0
-    return ','.join(f'{max(x, 0.0):05.2f},{y:+05.2f}' for x, y in pairs)
+    pairs = np.round(np.asarray(waypoints_base_m, dtype=np.float64), 1) + 0.0
+    # A vehicle at rest that rounds to a little behind itself stands still.
+    pairs[:, 0] = np.where((pairs[:, 0] < 0.0) & (pairs[:, 0] > -0.5), 0.0, pairs[:, 0])
+    if not ((pairs[:, 0] >= 0.0) & (pairs[:, 0] < 100.0) & (np.abs(pairs[:, 1]) < 100.0)).all():
+        raise ValueError(f'waypoints {pairs.tolist()} do not fit "dd.dd,+dd.dd"')
+    return ','.join(f'{x:05.2f},{y:+06.2f}' for x, y in pairs)

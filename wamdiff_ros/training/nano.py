@@ -1,0 +1,176 @@
+"""Checkpoint folders of the nano models, without weights: configuration, words and tokenizer.
+
+The architecture is the real model's, Qwen3-VL as WAM-Diff2 has it; only the sizes differ. The
+prompts are short and all numbers have a fixed width, so that each digit has its own slot.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer as TokenizerFile
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from ..model.config import load_config
+from ..model.network import Network
+from ..model.weights import save_network
+from ..planning.prompts import PromptTemplates
+
+CONTROL_TOKENS = (
+    '<|im_start|>',
+    '<|im_end|>',
+    '<|vision_start|>',
+    '<|vision_end|>',
+    '<|image_pad|>',
+    '<|video_pad|>',
+    '<|mask|>',
+)
+VOCABULARY = 640  # at most; the corpus has fewer words
+MAX_PIXELS = 256 * 128
+TEMPLATES = PromptTemplates(
+    lead_in='Ahead:\n',
+    navigation=(
+        '\nCommand: {command}. Velocity: {velocity}. Acceleration: {acceleration}. Waypoints:'
+    ),
+    description='\nDescribe the scene:',
+    number_format='+05.1f',
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """What distinguishes one nano model from another."""
+
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    intermediate: int
+    vision_hidden: int
+    vision_layers: int
+
+
+HEAD_DIM = 64
+SIZES = {
+    # The smallest that tests can train in seconds.
+    'tiny': Size(64, 2, 1, 1, 128, 64, 2),
+    # The bundled student, and its teacher of stage III.
+    'nano': Size(256, 4, 4, 2, 768, 192, 4),
+    'teacher': Size(320, 6, 5, 5, 960, 256, 5),
+}
+
+
+def write_skeleton(out: Path, size: Size, corpus: Iterable[str], block_size: int = 1) -> None:
+    """Write everything of a checkpoint but its weights and its card.
+
+    `corpus`: the texts that the model will read and write; the tokenizer is made for them.
+    """
+    tokenizer = make_tokenizer(corpus)
+    ids = {token['content']: token['id'] for token in tokenizer['added_tokens']}
+    config = {
+        'architectures': ['WAMDiff2ForConditionalGeneration'],
+        'model_type': 'wam_diff2',
+        'dtype': 'bfloat16',
+        'tie_word_embeddings': True,
+        'block_size': block_size,
+        'mask_token_id': ids['<|mask|>'],
+        'eos_token_id': ids['<|im_end|>'],
+        'image_token_id': ids['<|image_pad|>'],
+        'video_token_id': ids['<|video_pad|>'],
+        'vision_start_token_id': ids['<|vision_start|>'],
+        'vision_end_token_id': ids['<|vision_end|>'],
+        'text_config': {
+            'model_type': 'wam_diff2_text',
+            'vocab_size': -(-(max(ids.values()) + 1) // 64) * 64,
+            'hidden_size': size.hidden,
+            'intermediate_size': size.intermediate,
+            'num_hidden_layers': size.layers,
+            'num_attention_heads': size.heads,
+            'num_key_value_heads': size.key_value_heads,
+            'head_dim': HEAD_DIM,
+            'hidden_act': 'silu',
+            'rms_norm_eps': 1e-6,
+            'rope_theta': 10000.0,
+            'rope_scaling': {
+                'rope_type': 'default',
+                'mrope_interleaved': True,
+                'mrope_section': [12, 10, 10],
+            },
+            'max_position_embeddings': 4096,
+            'attention_bias': False,
+        },
+        'vision_config': {
+            'model_type': 'wam_diff2',
+            'depth': size.vision_layers,
+            'hidden_size': size.vision_hidden,
+            'intermediate_size': 3 * size.vision_hidden,
+            'num_heads': size.vision_hidden // 64,
+            'in_channels': 3,
+            'patch_size': 16,
+            'temporal_patch_size': 2,
+            'spatial_merge_size': 2,
+            'out_hidden_size': size.hidden,
+            'num_position_embeddings': 256,
+            # From the second layer on: edges and colours, which the last layer has forgotten.
+            'deepstack_visual_indexes': [1],
+            'hidden_act': 'gelu_pytorch_tanh',
+        },
+    }
+    processor = {
+        'patch_size': 16,
+        'temporal_patch_size': 2,
+        'merge_size': 2,
+        'min_pixels': 32 * 32 * 4,
+        'max_pixels': MAX_PIXELS,
+        'image_mean': [0.5, 0.5, 0.5],
+        'image_std': [0.5, 0.5, 0.5],
+    }
+    prompts = {
+        name: getattr(TEMPLATES, name)
+        for name in ('lead_in', 'navigation', 'description', 'number_format')
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, value in (
+        ('config.json', config),
+        ('preprocessor_config.json', processor),
+        ('prompts.json', prompts),
+        ('tokenizer.json', tokenizer),
+    ):
+        (out / name).write_text(json.dumps(value, indent=1, ensure_ascii=False) + '\n')
+
+
+def make_tokenizer(corpus: Iterable[str]) -> dict:
+    """Train a small byte-level BPE on `corpus` and on the nano prompts; digits stay single."""
+    file = TokenizerFile(models.BPE())
+    file.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+    )
+    file.decoder = decoders.ByteLevel()
+    question = TEMPLATES.navigation.format(
+        command='straight', velocity='(+08.3,-00.1)', acceleration='(-00.1,+00.2)'
+    )
+    # Separators with their signs become one token each, in answers as in questions.
+    numbers = ['(+1,-2,+3)', '(-1,+2,-3).', '1.2,+3.4,5.6,-7.8']
+    words = ['user\n', 'assistant\n', TEMPLATES.lead_in, question, TEMPLATES.description]
+    words += [*numbers, *TEMPLATES.commands.values(), *corpus]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(CONTROL_TOKENS),
+        min_frequency=1,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    file.train_from_iterator(words * 8, trainer)
+    file.add_special_tokens(list(CONTROL_TOKENS))
+    return json.loads(file.to_str())
+
+
+def write_random_weights(out: Path, seed: int, std: float = 0.02) -> None:
+    """Give a skeleton seeded random weights, saved in float32 beside its configuration."""
+    torch.manual_seed(seed)
+    network = Network(load_config(out))
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=std)
+    save_network(network, out / 'model.safetensors', torch.float32)
