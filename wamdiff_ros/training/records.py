@@ -1,0 +1,330 @@
+"""What one training record holds, and the conversation that it teaches.
+
+A record is JSON beside its encoded images (docs/data.md). Questions come from the same templates
+as the node's; how records lie in files is the business of shards.py.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image as Picture
+
+from ..planning.answer import parse_description
+from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
+from ..types import CameraFrame, Command, EgoState, Observation
+from .motion import WAYPOINTS, write_fixed_width
+
+SOURCES = ('expert', 'perturbed', 'dagger')
+# The critical objects of a description, always written in this order.
+OBJECTS = (
+    'nearby_vehicle',
+    'pedestrian',
+    'cyclist',
+    'construction',
+    'traffic_element',
+    'weather_condition',
+    'road_hazard',
+    'emergency_vehicle',
+    'animal',
+    'special_vehicle',
+    'conflicting_vehicle',
+    'door_opening_vehicle',
+)
+SECTIONS = ('critical_objects', 'longitudinal', 'lateral', 'explanation')
+PLACEHOLDER = '<image>'  # of an image in the text of a converted conversation
+
+
+class RecordError(ValueError):
+    """A record was refused; the message names the field, the value and what was wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrivingRecord:
+    """One instant of the driving world, and what there is to learn from it.
+
+    `images` maps member names, in the order of the cameras, to encoded pictures: 'jpg' for the
+    front camera alone, else 'front.jpg', 'left.jpg', …
+    """
+
+    seed: int  # of the route
+    time_s: float  # since the route's start
+    source: str  # who drove: one of SOURCES
+    command: Command
+    velocity_base_mps: tuple[float, float]  # forward, left
+    acceleration_base_mps2: tuple[float, float]
+    yaw_rate_radps: float
+    waypoints_base_m: np.ndarray  # [8, 2], every 0.5 s: the expert's plan
+    objects: Mapping[str, bool]  # OBJECTS
+    explanation: str
+    longitudinal: str
+    lateral: str
+    images: Mapping[str, bytes]
+
+    def observation(self, decode: bool = True) -> Observation:
+        """Return what the planner would be given; without `decode` the frames have no pixels."""
+        t0_ns = round(self.time_s * 1e9)
+        blank = np.zeros((0, 0, 3), np.uint8)
+        frames = tuple(
+            CameraFrame(camera_of(name), t0_ns, decode_image(data) if decode else blank)
+            for name, data in self.images.items()
+        )
+        ego = EgoState(
+            stamp_ns=t0_ns,
+            fixed_frame='odom',
+            base_frame='base_link',
+            position_fixed_m=(0.0, 0.0, 0.0),
+            orientation_xyzw=(0.0, 0.0, 0.0, 1.0),
+            velocity_base_mps=self.velocity_base_mps,
+            yaw_rate_radps=self.yaw_rate_radps,
+            acceleration_base_mps2=self.acceleration_base_mps2,
+        )
+        return Observation(t0_ns, frames, ego, self.command)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record without its pictures, as plain JSON values."""
+        return {
+            'seed': self.seed,
+            'time_s': round(self.time_s, 3),
+            'source': self.source,
+            'command': self.command.value,
+            'velocity_base_mps': [round(float(v), 3) for v in self.velocity_base_mps],
+            'acceleration_base_mps2': [round(float(v), 3) for v in self.acceleration_base_mps2],
+            'yaw_rate_radps': round(float(self.yaw_rate_radps), 4),
+            'waypoints_base_m': np.round(self.waypoints_base_m, 3).tolist(),
+            'objects': {name: bool(self.objects[name]) for name in OBJECTS},
+            'explanation': self.explanation,
+            'longitudinal': self.longitudinal,
+            'lateral': self.lateral,
+            'images': list(self.images),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ConversationRecord:
+    """One converted question and answer about images, see conversion.py."""
+
+    question: str  # with one '<image>' per image
+    answer: str
+    images: Mapping[str, bytes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record without its pictures, as plain JSON values."""
+        return {
+            'conversations': [
+                {'from': 'human', 'value': self.question},
+                {'from': 'gpt', 'value': self.answer},
+            ],
+            'images': list(self.images),
+        }
+
+
+Record = DrivingRecord | ConversationRecord
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a model is asked and should answer.
+
+    `parts` are those of model/chat.py: a string is text, an integer the index of an image.
+    `images` are encoded, see `decode_image`.
+    """
+
+    images: tuple[bytes, ...]
+    parts: tuple[str | int, ...]
+    answer: str
+
+
+def conversations_of(
+    record: Record, templates: PromptTemplates, which: Literal['planning', 'description']
+) -> Conversation:
+    """Return the conversation that `record` teaches, asked as the planner node asks.
+
+    A ConversationRecord has only its own question, so there `which` makes no difference.
+    """
+    images = tuple(record.images.values())
+    if isinstance(record, ConversationRecord):
+        return Conversation(images, _split_question(record.question), record.answer)
+    observation = record.observation(decode=False)
+    if which == 'planning':
+        turn = navigation_turn(templates, observation)
+        answer = write_fixed_width(record.waypoints_base_m)
+    elif which == 'description':
+        turn, answer = description_turn(templates, observation), format_description(record)
+    else:
+        raise ValueError(f'which is {which!r}, wanted "planning" or "description"')
+    parts = tuple(part.index if isinstance(part, Image) else part.text for part in turn)
+    return Conversation(images, parts, answer)
+
+
+def format_description(record: DrivingRecord) -> str:
+    """Write the description as lines "section: text" (planning/answer.py reads them back).
+
+    Fields of a fixed length and order come first, so that a block decoder always finds them in
+    the same places; the free words of the explanation come last.
+    """
+    return '\n'.join(
+        (
+            f'critical_objects: {_format_objects(record.objects)}',
+            f'longitudinal: {record.longitudinal}',
+            f'lateral: {record.lateral}',
+            f'explanation: {record.explanation}',
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `format_description` wrote."""
+
+    objects: dict[str, bool]
+    longitudinal: str
+    lateral: str
+    explanation: str
+
+
+def read_description(text: str) -> Description | None:
+    """Read what `format_description` wrote; None when anything is missing or out of order."""
+    sections = parse_description(text)[1]
+    if tuple(name for name, _ in sections) != SECTIONS:
+        return None
+    objects = {}
+    words = dict(sections)
+    for field in words['critical_objects'].split(', '):
+        name, _, said = field.partition(' ')
+        if said not in ('yes', 'no'):
+            return None
+        objects[name] = said == 'yes'
+    if tuple(objects) != OBJECTS:
+        return None
+    return Description(objects, words['longitudinal'], words['lateral'], words['explanation'])
+
+
+def corpus(templates: PromptTemplates, wordings: Sequence[str] = ()) -> Iterator[str]:
+    """Yield all fixed words of questions and answers, for training a tokenizer.
+
+    `wordings` are the texts of explanations and manoeuvres, see simulation/truth.py.
+    """
+    yield templates.lead_in
+    yield from templates.commands.values()
+    yield from (templates.navigation, templates.description)
+    for said in (False, True):
+        yield f'critical_objects: {_format_objects(dict.fromkeys(OBJECTS, said))}\n'
+    yield from (f'{name}: ' for name in SECTIONS)
+    yield from wordings
+
+
+def decode_image(data: bytes) -> np.ndarray:
+    """Return an encoded picture as RGB uint8 [H, W, 3]; raises RecordError."""
+    try:
+        return np.asarray(Picture.open(BytesIO(data)).convert('RGB'))
+    except (OSError, Picture.DecompressionBombError) as error:
+        raise RecordError(f'a picture of {len(data)} bytes cannot be decoded: {error}') from error
+
+
+def camera_of(image_name: str) -> str:
+    """Return the camera of an image's member name: 'left' for 'left.jpg', 'front' for 'jpg'."""
+    return image_name.rpartition('.')[0] or 'front'
+
+
+def read_record(values: Any, images: Mapping[str, bytes]) -> Record:
+    """Return the record of parsed JSON and all its pictures; raises RecordError."""
+    names = _take(values, 'images', list)
+    missing = [name for name in names if name not in images]
+    if missing:
+        raise RecordError(f'images {missing} are named but not there, there are {list(images)}')
+    images = {name: images[name] for name in names}
+    if 'conversations' in values:
+        return read_conversation(values['conversations'], images)
+    command = _take(values, 'command', str)
+    if command not in [c.value for c in Command]:
+        raise RecordError(f'command {command!r} is none of {[c.value for c in Command]}')
+    source = _take(values, 'source', str)
+    if source not in SOURCES:
+        raise RecordError(f'source {source!r} is none of {SOURCES}')
+    objects = _take(values, 'objects', dict)
+    if set(objects) != set(OBJECTS) or any(type(said) is not bool for said in objects.values()):
+        raise RecordError(f'objects {objects!r} must say true or false for exactly {OBJECTS}')
+    return DrivingRecord(
+        seed=_take(values, 'seed', int),
+        time_s=float(_numbers(values, 'time_s')),
+        source=source,
+        command=Command(command),
+        velocity_base_mps=tuple(_numbers(values, 'velocity_base_mps', 2).tolist()),
+        acceleration_base_mps2=tuple(_numbers(values, 'acceleration_base_mps2', 2).tolist()),
+        yaw_rate_radps=float(_numbers(values, 'yaw_rate_radps')),
+        waypoints_base_m=_numbers(values, 'waypoints_base_m', WAYPOINTS, 2),
+        objects={name: objects[name] for name in OBJECTS},
+        explanation=_take(values, 'explanation', str),
+        longitudinal=_take(values, 'longitudinal', str),
+        lateral=_take(values, 'lateral', str),
+        images=images,
+    )
+
+
+def read_conversation(turns: Any, images: Mapping[str, bytes]) -> ConversationRecord:
+    """Return the record of one question and its answer; raises RecordError.
+
+    turns: [{"from": "human", "value": …}, {"from": "gpt", "value": …}]; the question marks the
+    place of each image with "<image>".
+    """
+    if not isinstance(turns, list) or [_speaker(turn) for turn in turns] != ['human', 'gpt']:
+        raise RecordError(
+            f'conversations {_short(turns)} must be one question from "human" and one answer '
+            'from "gpt"; write longer ones as several entries'
+        )
+    question, answer = (_take(turn, 'value', str) for turn in turns)
+    marks = question.count(PLACEHOLDER)
+    if marks != len(images):
+        raise RecordError(
+            f'the question has {marks} times {PLACEHOLDER} for {len(images)} images: '
+            f'{_short(question)}'
+        )
+    return ConversationRecord(question, answer, images)
+
+
+def _split_question(question: str) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    for index, text in enumerate(question.split(PLACEHOLDER)):
+        parts += [index - 1, text] if index else [text]
+    return tuple(part for part in parts if part != '')
+
+
+def _format_objects(objects: Mapping[str, bool]) -> str:
+    return ', '.join(f'{name} {"yes" if objects[name] else "no"}' for name in OBJECTS)
+
+
+def _speaker(turn: Any) -> Any:
+    return turn.get('from') if isinstance(turn, dict) else None
+
+
+def _take(values: Any, name: str, kind: type) -> Any:
+    if not isinstance(values, dict):
+        raise RecordError(f'the record is a {type(values).__name__}, wanted an object')
+    if name not in values:
+        raise RecordError(f'{name} is missing, there are {sorted(values)}')
+    if type(values[name]) is not kind:
+        raise RecordError(f'{name} {_short(values[name])} is not a {kind.__name__}')
+    return values[name]
+
+
+def _numbers(values: dict, name: str, *shape: int) -> np.ndarray:
+    """Return finite numbers as float64 of `shape`."""
+    if name not in values:
+        raise RecordError(f'{name} is missing, there are {sorted(values)}')
+    try:
+        array = np.array(values[name], dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(math.nan)
+    if array.shape != shape or not np.isfinite(array).all():
+        wanted = f'{list(shape)} finite numbers' if shape else 'a finite number'
+        raise RecordError(f'{name} {_short(values[name])} is not {wanted}')
+    return array
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + '...'
