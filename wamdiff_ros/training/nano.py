@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as TokenizerFile
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..model.config import load_config
 from ..model.network import Network
@@ -144,24 +144,28 @@ def write_skeleton(out: Path, size: Size, corpus: Iterable[str], block_size: int
 def make_tokenizer(corpus: Iterable[str]) -> dict:
     """Train a small byte-level BPE on `corpus` and on the nano prompts; digits stay single."""
     file = TokenizerFile(models.BPE())
+    words = Regex(r' ?[A-Za-z_]+|[0-9]| ?[^\sA-Za-z_0-9]+|\s+')
     file.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+        [pre_tokenizers.Split(words, 'isolated'), pre_tokenizers.ByteLevel(False, use_regex=False)]
     )
     file.decoder = decoders.ByteLevel()
-    question = TEMPLATES.navigation.format(
-        command='straight', velocity='(+08.3,-00.1)', acceleration='(-00.1,+00.2)'
-    )
+    questions = [
+        TEMPLATES.navigation.format(
+            command=word, velocity='(+08.3,-00.1)', acceleration='(-00.1,+00.2)'
+        )
+        for word in TEMPLATES.commands.values()
+    ]
     # Separators with their signs become one token each, in answers as in questions.
     numbers = ['(+1,-2,+3)', '(-1,+2,-3).', '1.2,+3.4,5.6,-7.8']
-    words = ['user\n', 'assistant\n', TEMPLATES.lead_in, question, TEMPLATES.description]
-    words += [*numbers, *TEMPLATES.commands.values(), *corpus]
+    texts = ['user\n', 'assistant\n', TEMPLATES.lead_in, TEMPLATES.description]
+    texts += [*questions, *numbers, *corpus]
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY - len(CONTROL_TOKENS),
         min_frequency=1,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    file.train_from_iterator(words * 8, trainer)
+    file.train_from_iterator(texts * 8, trainer)
     file.add_special_tokens(list(CONTROL_TOKENS))
     return json.loads(file.to_str())
 

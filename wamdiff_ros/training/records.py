@@ -63,6 +63,9 @@ class DrivingRecord:
     longitudinal: str
     lateral: str
     images: Mapping[str, bytes]
+    # What is where in the front picture, for vision pre-training: (kind, left, top, right,
+    # bottom) in fractions of its width and height, see simulation/boxes.py.
+    boxes: tuple[tuple[str, float, float, float, float], ...] = ()
 
     def observation(self, decode: bool = True) -> Observation:
         """Return what the planner would be given; without `decode` the frames have no pixels."""
@@ -100,6 +103,7 @@ class DrivingRecord:
             'longitudinal': self.longitudinal,
             'lateral': self.lateral,
             'images': list(self.images),
+            'boxes': [[kind, *(round(edge, 4) for edge in edges)] for kind, *edges in self.boxes],
         }
 
 
@@ -262,6 +266,7 @@ def read_record(values: Any, images: Mapping[str, bytes]) -> Record:
         longitudinal=_take(values, 'longitudinal', str),
         lateral=_take(values, 'lateral', str),
         images=images,
+        boxes=_boxes(values),
     )
 
 
@@ -323,6 +328,20 @@ def _numbers(values: dict, name: str, *shape: int) -> np.ndarray:
         wanted = f'{list(shape)} finite numbers' if shape else 'a finite number'
         raise RecordError(f'{name} {_short(values[name])} is not {wanted}')
     return array
+
+
+def _boxes(values: dict) -> tuple[tuple[str, float, float, float, float], ...]:
+    if 'boxes' not in values:
+        return ()
+    boxes = _take(values, 'boxes', list)
+    for box in boxes:
+        if not (
+            isinstance(box, list)
+            and [type(entry) for entry in box] == [str, float, float, float, float]
+            and all(0 <= edge <= 1 for edge in box[1:])
+        ):
+            raise RecordError(f'boxes hold {_short(box)}, wanted a kind and four numbers 0 … 1')
+    return tuple(tuple(box) for box in boxes)
 
 
 def _short(value: Any) -> str:
