@@ -7,7 +7,8 @@ pytest.importorskip('av', reason='needs PyAV to write videos')
 import av
 
 from wamdiff_ros.evaluation.bag import BagError
-from wamdiff_ros.evaluation.overlay import PANEL_HEIGHT, VIDEO_WIDTH, render_overlay
+from wamdiff_ros.evaluation.overlay import render_overlay
+from wamdiff_ros.evaluation.overlay_painter import PANEL_HEIGHT, VIDEO_WIDTH
 from wamdiff_ros.evaluation.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 

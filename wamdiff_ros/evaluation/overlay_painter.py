@@ -1,0 +1,250 @@
+"""Paint one frame of a video: a camera picture, the plan in it, words, a view from above."""
+
+import textwrap
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from ..pinhole import Pinhole
+from ..types import PlanStatus
+
+VEHICLE_WIDTH_M = 1.8
+VIDEO_WIDTH = 1280
+PANEL_HEIGHT = 104
+MARKED_TIMES_S = (1.0, 2.0, 3.0, 4.0)
+STATUS_RGB = {
+    PlanStatus.WAITING: (110, 118, 129),
+    PlanStatus.NOMINAL: (35, 134, 54),
+    PlanStatus.HELD: (187, 128, 9),
+    PlanStatus.FALLBACK_STOP: (207, 34, 46),
+}
+FAULT_RGB = (207, 34, 46)
+# Speed [m/s] to colour, from standstill to fast.
+SPEED_STOPS_MPS = (0.0, 4.0, 9.0, 16.0, 30.0)
+SPEED_RGB = ((225, 40, 60), (245, 140, 40), (70, 200, 90), (40, 170, 235), (140, 110, 245))
+INSET_PX = (220, 300)
+INSET_AHEAD_M = 52.0
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPlan:
+    """The plan in force, in the base frame of the instant that is shown."""
+
+    status: PlanStatus
+    age_s: float
+    time_s: np.ndarray  # [N], from t0
+    speed_mps: np.ndarray  # [N]
+    positions_base_m: np.ndarray | None  # [N, 3]; None where nobody knows where it lies
+    headings_base: np.ndarray | None  # [N, 3], unit vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Instant:
+    """Everything that one frame of the video shows."""
+
+    rgb: np.ndarray  # uint8 [height, width, 3]
+    speed_mps: float | None
+    plan: DrawnPlan | None
+    driven_base_m: np.ndarray  # [M, 3], the path of the seconds to come
+    description: str
+    chips: tuple[str, ...] = ()  # further words in the picture's first line
+    faults: tuple[str, ...] = ()  # what has gone wrong, in red
+    # Seen from above, in the order of painting: polygons [K, 2] of the base frame, and colours.
+    shapes_base_m: tuple[tuple[np.ndarray, tuple[int, int, int]], ...] = ()
+
+
+def scaled(camera: Pinhole, width: int, height: int) -> Pinhole:
+    """Return the camera for a picture of another size."""
+    x, y = width / camera.width, height / camera.height
+    return Pinhole(
+        width, height, camera.fx * x, camera.fy * y, (camera.cx + 0.5) * x - 0.5,
+        (camera.cy + 0.5) * y - 0.5, camera.rotation_base, camera.position_base_m,
+    )  # fmt: skip
+
+
+class OverlayPainter:
+    """Paints frames of one video, for a camera in the size of the video's picture."""
+
+    def __init__(self, camera: Pinhole, note: str) -> None:
+        self._camera = camera
+        self._note = note
+        # A panorama may be lower than the inset.
+        self._inset_size = INSET_PX[0], max(60, min(INSET_PX[1], camera.height - 32))
+        self._small, self._normal, self._bold = (_font(size) for size in (17, 20, 22))
+
+    def paint(self, instant: Instant) -> np.ndarray:
+        """Return the frame, uint8 [height + PANEL_HEIGHT, width, 3]."""
+        size = (self._camera.width, self._camera.height)
+        bigger = size[0] > instant.rgb.shape[1]
+        picture = cv2.resize(instant.rgb, size, interpolation=cv2.INTER_CUBIC if bigger else
+                             cv2.INTER_AREA)  # fmt: skip
+        labels = []
+        if instant.plan is not None and instant.plan.positions_base_m is not None:
+            labels = self._ribbon(picture, instant)
+        self._inset(picture, instant)
+        canvas = np.zeros((size[1] + PANEL_HEIGHT, size[0], 3), np.uint8)
+        canvas[: size[1]] = picture
+        canvas[size[1] :] = (18, 22, 28)
+        image = Image.fromarray(canvas)
+        self._words(ImageDraw.Draw(image), instant, labels)
+        return np.asarray(image)
+
+    # -- the plan in the picture ----------------------------------------------------------------
+
+    def _ribbon(self, picture: np.ndarray, instant: Instant) -> list[tuple[tuple, str]]:
+        left, right = _edges(instant.plan)
+        colours = _speed_colours(instant.plan.speed_mps)
+        layer, mask = picture.copy(), np.zeros(picture.shape[:2], np.uint8)
+        for i in range(len(left) - 1):
+            quad = np.array([left[i], left[i + 1], right[i + 1], right[i]])
+            pixels = self._fixed(self._camera.project_polygon(quad))
+            if len(pixels) >= 3:
+                cv2.fillPoly(layer, [pixels], colours[i], cv2.LINE_8, 4)
+                cv2.fillPoly(mask, [pixels], 255, cv2.LINE_8, 4)
+        x, y, width, height = cv2.boundingRect(mask)
+        if not width:
+            return []  # a standing vehicle's plan lies below the picture
+        box = slice(y, y + height), slice(x, x + width)
+        # Far quads are narrower than the mask's edge, so it is softened only a little.
+        alpha = cv2.GaussianBlur(mask[box], (0, 0), 0.8)[..., None] * np.float32(0.5 / 255)
+        picture[box] = picture[box] + (layer[box].astype(np.float32) - picture[box]) * alpha
+        for edge in (left, right):
+            self._line(picture, edge, (255, 255, 255), 2)
+        labels = []
+        for time_s in MARKED_TIMES_S:
+            if time_s > instant.plan.time_s[-1]:
+                continue
+            ends = np.array(
+                [_at_time(instant.plan.time_s, edge, time_s) for edge in (left, right)]
+            )
+            self._line(picture, ends, (255, 255, 255), 3)
+            [(u, v)], [depth] = self._camera.project(ends[1:])
+            if depth > 0.5 and v < picture.shape[0]:
+                labels.append(((float(u) + 8, float(v) - 12), f'{time_s:g} s'))
+        return labels
+
+    def _line(self, picture, points, rgb, thickness) -> None:
+        for a, b in pairwise(points):
+            pixels = self._fixed(self._camera.project_polygon(np.array([a, b, b])))
+            if len(pixels) >= 2:
+                cv2.polylines(picture, [pixels], False, rgb, thickness, cv2.LINE_AA, 4)
+
+    def _fixed(self, pixels: np.ndarray) -> np.ndarray:
+        # OpenCV takes 1/16 pixels here; far outside the picture any value draws the same.
+        return np.round(np.clip(pixels, -20_000, 20_000) * 16).astype(np.int32)
+
+    # -- from above -----------------------------------------------------------------------------
+
+    def _inset(self, picture: np.ndarray, instant: Instant) -> None:
+        width, height = self._inset_size
+        x0, y0 = picture.shape[1] - width - 16, 16
+        box = picture[y0 : y0 + height, x0 : x0 + width]
+        box[:] = box * 0.25 + np.array([18, 22, 28]) * 0.75
+        scale = (height - 40) / INSET_AHEAD_M
+
+        def pixels(points):
+            x = width / 2 - points[:, 1] * scale
+            y = height - 30 - points[:, 0] * scale
+            return np.round(np.stack([x, y], axis=-1) * 16).astype(np.int32)
+
+        for shape, rgb in instant.shapes_base_m:
+            cv2.fillPoly(box, [pixels(shape)], rgb, cv2.LINE_AA, 4)
+        for ahead in range(0, int(INSET_AHEAD_M), 10):
+            line = pixels(np.array([[ahead, 20.0], [ahead, -20.0]]))
+            cv2.polylines(box, [line], False, (58, 66, 78), 1, cv2.LINE_AA, 4)
+        if len(instant.driven_base_m) >= 2:
+            points = pixels(instant.driven_base_m)
+            cv2.polylines(box, [points], False, (235, 235, 235), 1, cv2.LINE_AA, 4)
+        if instant.plan is not None and instant.plan.positions_base_m is not None:
+            points = pixels(instant.plan.positions_base_m)
+            colours = _speed_colours(instant.plan.speed_mps)
+            for i in range(len(points) - 1):
+                cv2.polylines(box, [points[i : i + 2]], False, colours[i], 3, cv2.LINE_AA, 4)
+        body = np.array([[3.4, 0.9], [3.4, -0.9], [-1.0, -0.9], [-1.0, 0.9]])
+        cv2.fillPoly(box, [pixels(body)], (220, 224, 230), cv2.LINE_AA, 4)
+
+    # -- words ----------------------------------------------------------------------------------
+
+    def _words(self, draw, instant: Instant, labels) -> None:
+        for (u, v), text in labels:
+            outline = {'stroke_width': 2, 'stroke_fill': (0, 0, 0)}
+            draw.text((u, v), text, (255, 255, 255), self._normal, **outline)
+        status = PlanStatus.WAITING if instant.plan is None else instant.plan.status
+        x = self._chip(draw, (16, 16), status.name.replace('_', ' '), STATUS_RGB[status])
+        if instant.speed_mps is not None:
+            speed = instant.speed_mps
+            x = self._chip(draw, (x + 8, 16), f'{speed * 3.6:.0f} km/h  ({speed:.1f} m/s)')
+        chips = list(instant.chips)
+        if instant.plan is not None:
+            chips.insert(0, f'plan is {instant.plan.age_s * 1e3:.0f} ms old')
+        for words in chips:
+            x = self._chip(draw, (x + 8, 16), words)
+        y = 58
+        if self._note:
+            self._chip(draw, (16, y), self._note, (120, 72, 12))
+            y += 42
+        for words in instant.faults:
+            self._chip(draw, (16, y), words, FAULT_RGB)
+            y += 42
+        right = self._camera.width - self._inset_size[0] - 16
+        top = 16 + self._inset_size[1]
+        draw.text((right + 10, top - 25), 'plan', SPEED_RGB[3], self._small)
+        draw.text((right + 54, top - 25), 'driven, 10 m grid', (200, 205, 212), self._small)
+        self._panel(draw, instant)
+
+    def _chip(self, draw, corner, text, rgb=(18, 22, 28)) -> float:
+        x0, y0, x1, y1 = draw.textbbox((0, 0), text, self._bold)
+        box = (corner[0], corner[1], corner[0] + x1 - x0 + 24, corner[1] + 34)
+        draw.rounded_rectangle(box, 8, rgb)
+        draw.text(
+            (box[0] + 12 - x0, box[1] + 17 - (y0 + y1) / 2), text, (255, 255, 255), self._bold
+        )
+        return box[2]
+
+    def _panel(self, draw, instant: Instant) -> None:
+        top = self._camera.height
+        words = ' '.join(instant.description.split()) or '(no scene description yet)'
+        draw.text((16, top + 11), 'The model says:', (140, 150, 162), self._small)
+        for i, line in enumerate(_wrapped(words, self._normal, self._camera.width - 190)):
+            draw.text((168, top + 8 + 29 * i), line, (232, 236, 240), self._normal)
+
+
+def _wrapped(words: str, font: Any, width_px: float, max_lines: int = 3) -> list[str]:
+    """Break the text into lines that fit; what does not fit in the last one is cut off."""
+    length = len(words)
+    while length > 8:
+        lines = textwrap.wrap(words, length, max_lines=max_lines, placeholder=' …')
+        if all(font.getlength(line) <= width_px for line in lines):
+            return lines
+        length -= max(1, length // 20)
+    return [words[:8]]
+
+
+def _edges(plan: DrawnPlan) -> tuple[np.ndarray, np.ndarray]:
+    """Return the left and right edge of the ribbon, [N, 3] each, in base."""
+    side = np.cross([0.0, 0.0, 1.0], plan.headings_base) * (VEHICLE_WIDTH_M / 2)
+    return plan.positions_base_m + side, plan.positions_base_m - side
+
+
+def _at_time(time_s: np.ndarray, points: np.ndarray, at_s: float) -> list[float]:
+    return [float(np.interp(at_s, time_s, axis)) for axis in points.T]
+
+
+def _speed_colours(speed_mps: np.ndarray) -> list[tuple]:
+    channels = [np.interp(speed_mps, SPEED_STOPS_MPS, c) for c in np.array(SPEED_RGB, float).T]
+    return [tuple(float(value) for value in rgb) for rgb in zip(*channels, strict=True)]
+
+
+def _font(size: int) -> Any:
+    try:
+        return ImageFont.truetype('DejaVuSans.ttf', size)
+    except OSError:
+        pass
+    try:
+        return ImageFont.load_default(size)
+    except TypeError:  # Pillow before 10.1 has one size
+        return ImageFont.load_default()
