@@ -6,9 +6,10 @@ from importlib import import_module
 
 from . import __version__
 
-# Modules of this package; they import what is heavy only when they run.
+# Name: (module of this package, words). Modules import what is heavy only when they run.
 COMMANDS = {
-    'demo': 'play a recording over DDS into a live planner and show what it plans',
+    'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
+    'data': ('training.data_command', 'generate, convert and show training data'),
 }
 
 
@@ -19,8 +20,8 @@ def main(args: list[str] | None = None) -> int:
     )
     parser.add_argument('--version', action='version', version=f'wamdiff_ros {__version__}')
     subparsers = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
-    for name, words in COMMANDS.items():
-        module = import_module(f'.{name}', __package__)
+    for name, (path, words) in COMMANDS.items():
+        module = import_module(f'.{path}', __package__)
         subparser = subparsers.add_parser(
             name,
             help=words,
