@@ -57,7 +57,7 @@ SIZES = {
     # The smallest that tests can train in seconds.
     'tiny': Size(64, 2, 1, 1, 128, 64, 2),
     # The bundled student, and its teacher of stage III.
-    'nano': Size(256, 4, 4, 2, 768, 192, 4),
+    'nano': Size(192, 4, 3, 1, 576, 192, 4),
     'teacher': Size(320, 6, 5, 5, 960, 256, 5),
 }
 
