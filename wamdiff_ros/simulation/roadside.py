@@ -49,15 +49,10 @@ class Site:
             outside = np.maximum(np.abs((points - xy) @ turn) - half, 0)
             if np.any(np.hypot(*outside.T) < margin):
                 return False
-        edge = np.linspace(-1, 1, 2 + int(max(length_m, width_m) / 2))
-        one = np.ones_like(edge)
-        outline = np.concatenate(
-            [
-                np.column_stack(side)
-                for side in ((edge, one), (edge, -one), (one, edge), (-one, edge))
-            ]
+        grid = (np.linspace(-side, side, 2 + int(side)) for side in half)
+        self._taken = np.concatenate(
+            [self._taken, xy + np.stack(np.meshgrid(*grid), -1).reshape(-1, 2) @ turn.T]
         )
-        self._taken = np.concatenate([self._taken, xy + (outline * half) @ turn.T])
         return True
 
 

@@ -51,7 +51,7 @@ def make_scene(route: Route, rng: np.random.Generator, features: Features) -> Sc
     strips += [_broken_ground(route, works) for works in features.roadworks]
     props = roadside.props(route, roads, rng)
     for works in features.roadworks:
-        props += _closure(route, works)
+        props += _closure(route, works, features.parking)
     signals = [_signal(route, j) for j in route.junctions if j.signal is not None]
     order = list(Surface)
     strips.sort(key=lambda strip: order.index(strip.surface))
@@ -102,7 +102,7 @@ def _broken_ground(route: Route, works: Roadworks) -> Strip:
     return Strip(Surface.ROADWORKS, np.array(left), np.array(right))
 
 
-def _closure(route: Route, works: Roadworks) -> Iterator[Prop]:
+def _closure(route: Route, works: Roadworks, bays: tuple[Span, ...]) -> Iterator[Prop]:
     """Cones along the closed part, a barrier across either end of it, a sign ahead of it."""
     edge = -route.lane_width_m / 2
     count = max(2, round((works.end_s - works.start_s) / CONE_EVERY_M) + 1)
@@ -117,7 +117,11 @@ def _closure(route: Route, works: Roadworks) -> Iterator[Prop]:
             # A barrier is long across the lane.
             across = heading + math.pi / 2
             yield Prop(PropKind.BARRIER, (x, y), across, (width, 0.3, 1.0), ORANGE)
-    x, y, heading = route.pose(works.start_s - SIGN_BEFORE_M, edge - ground.SHOULDER_M - 0.8)
+    # The sign stands off the asphalt: not in a junction, not in a parking bay.
+    ends = [j.end_s + 1.0 for j in route.junctions if j.end_s < works.start_s]
+    sign_s = max([works.start_s - SIGN_BEFORE_M, *ends])
+    bay = ground.BAY_M * any(low <= sign_s <= high for low, high in bays)
+    x, y, heading = route.pose(sign_s, edge - ground.SHOULDER_M - bay - 0.8)
     # It faces whoever comes.
     yield Prop(PropKind.SIGN, (x, y), heading + math.pi, (0.1, 0.9, 2.4), ORANGE)
 
