@@ -1,10 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from golden_data import GOLDEN
 from safetensors.torch import load_file
 
+from wamdiff_ros.model.chat import Prompt
 from wamdiff_ros.training import block_layout as layout
 
 MASK, EOS = 511, 505
@@ -33,20 +35,58 @@ def test_who_sees_whom_equals_the_reference(name):
 
 def test_noise_levels_are_spread_evenly_over_the_blocks():
     for seed in range(20):
-        levels = layout.stratified_noise(8, torch.Generator().manual_seed(seed)).sort().values
-        assert torch.allclose(levels.diff(), torch.full((7,), 1 / 8), atol=1e-6)
+        levels = np.sort(layout.stratified_noise(8, np.random.default_rng(seed)))
+        assert np.allclose(np.diff(levels), 1 / 8)
         assert 0 < levels[0] <= 1 / 8 and levels[-1] <= 1
 
 
-def test_masked_slots_are_labelled_with_their_own_token_and_weighted_by_their_noise():
-    generator = torch.Generator().manual_seed(0)
+def prompt(length: int, following: int) -> Prompt:
+    return Prompt(tuple(range(1, length + 1)), torch.arange(length).expand(3, -1), following, ())
+
+
+def test_masked_slots_are_labelled_with_their_own_token_and_share_out_the_answer():
     answer = layout.fill_answer(range(10, 21), EOS, 4)
-    prefix = ([1, 2, 3, 4, 5], torch.arange(5).expand(3, -1), 5)
-    batch = layout.collate([prefix], [answer], 4, MASK, generator)
-    noisy = slice(5 + len(answer), None)
-    masked = batch.token_ids[0, noisy] == MASK
-    assert masked.any() and not masked.all()
-    assert torch.equal(batch.labels[0, noisy][masked], torch.tensor(answer)[masked])
-    assert (batch.labels[0, : noisy.start] == -100).all()
-    assert (batch.weights[0, noisy][masked] * len(answer) >= 1).all()
-    assert torch.equal(batch.positions[:, 0, 5:17], batch.positions[:, 0, 17:])
+    noisy, noise = layout.add_noise(answer, 4, MASK, 2, np.random.default_rng(0))
+    batch = layout.lay_out_blocks([prompt(5, 9)], [answer], [noisy], [noise], 4, MASK)
+    size = 5 + 3 * len(answer)
+    assert batch.token_ids.shape == (1, size)
+    masked = torch.zeros(size, dtype=torch.bool)
+    masked[batch.slots] = True
+    assert torch.equal(masked, batch.token_ids[0] == MASK)
+    assert 0 < masked.sum() < 2 * len(answer)
+    clean = torch.tensor(answer)
+    assert torch.equal(batch.labels, clean.repeat(2)[masked[5 + len(answer) :]])
+    assert torch.allclose(batch.shares, torch.tensor(1 / (2 * len(answer))))
+    copies = batch.positions[:, 0, 5:].unflatten(1, (3, -1))
+    assert torch.equal(copies, (9 + torch.arange(12)).expand(3, 3, -1))
+
+
+def test_noisy_copies_do_not_see_each_other():
+    kinds, blocks = layout.token_kinds(5, 8, 4, copies=2)
+    visible = layout.visibility(kinds, blocks)
+    single = layout.visibility(*layout.token_kinds(5, 8, 4))
+    first, second = slice(13, 21), slice(21, 29)
+    assert not visible[first, second].any() and not visible[second, first].any()
+    assert torch.equal(visible[:21, :21], single)
+    assert torch.equal(visible[second, :13], single[first, :13])
+    assert torch.equal(visible[second, second], single[first, first])
+
+
+def test_samples_of_unequal_length_keep_the_mask_that_they_have_alone():
+    lengths = [(5, 8), (7, 4)]
+    both = layout.batch_visibility(lengths, 4, 1, 21)
+    for row, (p, a) in enumerate(lengths):
+        alone = layout.batch_visibility([(p, a)], 4, 1, p + 2 * a)[0, 0]
+        size = p + 2 * a
+        assert torch.equal(both[row, 0, :size, :size], alone)
+        assert not both[row, 0, :size, size:].any()
+
+
+def test_each_token_of_an_autoregressive_answer_is_predicted_by_the_one_before_it():
+    batch = layout.lay_out_tokens([prompt(5, 9), prompt(3, 3)], [[20, 21], [30]], EOS)
+    assert batch.token_ids.tolist() == [[1, 2, 3, 4, 5, 20, 21, EOS], [1, 2, 3, 30] + [EOS] * 4]
+    assert batch.visible is None
+    assert batch.slots.tolist() == [4, 5, 6, 8 + 2, 8 + 3]
+    assert batch.labels.tolist() == [20, 21, EOS, 30, EOS]
+    assert batch.positions[0, 0].tolist() == [0, 1, 2, 3, 4, 9, 10, 11]
+    assert torch.allclose(batch.shares, torch.tensor([1 / 6] * 3 + [1 / 4] * 2))

@@ -162,10 +162,13 @@ class Section:
                 )
 
 
-def load_config(model_dir: Path) -> ModelConfig:
-    """Read `model_dir`/config.json and generation_config.json; raises CheckpointError."""
+def load_config(model_dir: Path, values: dict[str, Any] | None = None) -> ModelConfig:
+    """Read `model_dir`/config.json and generation_config.json; raises CheckpointError.
+
+    `values` take the place of config.json's, for a checkpoint that is about to be made from this.
+    """
     file = Path(model_dir) / 'config.json'
-    root = Section(file, '', read_json(file))
+    root = Section(file, '', read_json(file) if values is None else values)
     family = root.take('model_type', str)
     if family not in _FAMILIES:
         raise CheckpointError(

@@ -1,7 +1,8 @@
-"""The vision tower: one image's patches to language-sized tokens, plus deepstack features.
+"""The vision tower: an image's patches to language-sized tokens, plus deepstack features.
 
-One image at a time: frames of different cameras do not see each other, and a frame's tokens can
-then be kept for as long as the frame is. Not responsible for resizing (see image_processor).
+Each image by itself: frames of different cameras do not see each other, and a frame's tokens can
+then be kept for as long as the frame is. Images of equal size may go through together. Not
+responsible for resizing (see image_processor).
 """
 
 import torch
@@ -21,7 +22,7 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Conv3d(config.in_channels, config.hidden_size, size, stride=size)
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """Patches [p, channels*time*height*width] → [p, hidden]."""
+        """Patches [..., p, channels*time*height*width] → [..., p, hidden]."""
         return nn.functional.linear(patches, self.proj.weight.flatten(1), self.proj.bias)
 
 
@@ -34,12 +35,12 @@ class VisionMLP(nn.Module):
         self.linear_fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x [p, hidden] → the same shape."""
+        """x [..., p, hidden] → the same shape."""
         return self.linear_fc2(nn.functional.gelu(self.linear_fc1(x), approximate='tanh'))
 
 
 class VisionAttention(nn.Module):
-    """Full attention among the patches of one image."""
+    """Full attention among the patches of each image."""
 
     def __init__(self, config: VisionConfig):
         super().__init__()
@@ -48,12 +49,12 @@ class VisionAttention(nn.Module):
         self.proj = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """x [p, hidden] → the same shape."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [p, 3, heads, d]
-        query, key, value = (part.transpose(0, 1) for part in qkv.unbind(1))  # [heads, p, d]
+        """x [n, p, hidden] → the same shape."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [n, p, 3, heads, d]
+        query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))  # [n, heads, p, d]
         query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-        out = nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
-        return self.proj(out.transpose(0, 1).flatten(1))
+        out = nn.functional.scaled_dot_product_attention(query, key, value)
+        return self.proj(out.transpose(1, 2).flatten(2))
 
 
 class VisionBlock(nn.Module):
@@ -67,7 +68,7 @@ class VisionBlock(nn.Module):
         self.mlp = VisionMLP(config)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """x [p, hidden] → the same shape."""
+        """x [n, p, hidden] → the same shape."""
         x = x + self.attn(self.norm1(x), cos, sin)
         return x + self.mlp(self.norm2(x))
 
@@ -85,16 +86,14 @@ class PatchMerger(nn.Module):
         self.linear_fc2 = nn.Linear(self.merged_size, config.out_hidden_size)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x [p, hidden] → [p / merge_size**2, out_hidden]."""
-        if self.norm_merged:
-            x = self.norm(x.reshape(-1, self.merged_size))
-        else:
-            x = self.norm(x).reshape(-1, self.merged_size)
+        """x [n, p, hidden] → [n, p / merge_size**2, out_hidden]."""
+        merged = (x.shape[0], -1, self.merged_size)
+        x = self.norm(x.reshape(merged)) if self.norm_merged else self.norm(x).reshape(merged)
         return self.linear_fc2(nn.functional.gelu(self.linear_fc1(x)))
 
 
 class VisionTower(nn.Module):
-    """Patches of one image → its tokens."""
+    """Patches of an image → its tokens."""
 
     def __init__(self, config: VisionConfig):
         super().__init__()
@@ -120,15 +119,18 @@ class VisionTower(nn.Module):
     def forward(
         self, patches: torch.Tensor, grid: tuple[int, int, int]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Encode one image.
+        """Encode one image, or n of equal size.
 
-        patches [height*width, channels*time*patch*patch] in merge-window order; grid (1, height,
-        width) in patches. Returns tokens [height*width / merge**2, out_hidden] and one tensor of
-        that shape per deepstack layer.
+        patches [height*width, channels*time*patch*patch] in merge-window order, or [n, …] of
+        that; grid (1, height, width) in patches. Returns tokens [height*width / merge**2,
+        out_hidden], or [n, …] of that, and one tensor of that shape per deepstack layer.
         """
+        if patches.dim() == 2:
+            tokens, deepstack = self(patches[None], grid)
+            return tokens[0], [features[0] for features in deepstack]
         time, height, width = grid
-        if time != 1 or patches.shape[0] != height * width:
-            raise ValueError(f'{patches.shape[0]} patches do not fill a grid of {grid}')
+        if time != 1 or patches.shape[1] != height * width:
+            raise ValueError(f'{patches.shape[1]} patches do not fill a grid of {grid}')
         config = self.config
         x = self.patch_embed(patches.to(self.pos_embed.weight.dtype))
         x = x + self.position_embedding(height, width)

@@ -1,27 +1,40 @@
-"""Training layout of block diffusion: [prefix | clean answer | noisy answer] in one sequence.
+"""How samples lie in a training batch: [prefix | answer], or [prefix | clean | noisy …].
 
-WAM-Diff2, stage I. The noisy copy of each block is denoised from the clean blocks before it, for
-all blocks of an answer in one forward. The answer runs to its end-of-sequence token and is filled
-with that token to whole blocks, so that the model learns to end an answer to the block's end.
+Autoregressive (block size 1): a causal sequence in which each token predicts the next one.
+Block diffusion (WAM-Diff2, stage I): the noisy copy of each block is denoised from the clean
+blocks before it, for all blocks of an answer in one forward; labels are not shifted. The answer
+runs to its end-of-sequence token and is filled with that token to whole blocks, so that the model
+learns to end an answer to the block's end. More than one noisy copy may follow the clean one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 
-PREFIX, CLEAN, NOISY, PADDING = 0, 1, 2, 3
+from ..model.chat import Prompt
+
+PREFIX, CLEAN, PADDING = 0, 1, -1  # noisy copies are 2, 3, …
+LOWEST_NOISE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class BlockBatch:
-    """A batch of samples of unequal length, padded on the right to S tokens."""
+    """Samples of unequal length, padded on the right to S tokens, and what is learnt from them."""
 
     token_ids: torch.Tensor  # [n, S]; noisy slots may hold the mask token
     positions: torch.Tensor  # [3, n, S]; a noisy token has its clean twin's
-    visible: torch.Tensor  # [n, 1, S, S]; True: the row sees the column
-    labels: torch.Tensor  # [n, S]; the clean token of a masked slot, or -100
-    weights: torch.Tensor  # [n, S]; 1 / t of a masked slot's block over the answer's length
+    # [n or 1, 1, S, S], True: the row sees the column; None: causal.
+    visible: torch.Tensor | None
+    teacher_visible: torch.Tensor | None  # the same under the teacher's block size
+    # The m slots whose logits are wanted: flat indexes into n * S, their clean tokens, their
+    # block's noise level t, and one over (n * noisy copies * tokens of the filled answer).
+    slots: torch.Tensor  # [m]
+    labels: torch.Tensor  # [m]
+    noise: torch.Tensor  # [m]
+    shares: torch.Tensor  # [m]
 
 
 def fill_answer(answer: Sequence[int], eos_token_id: int, block_size: int) -> list[int]:
@@ -30,78 +43,165 @@ def fill_answer(answer: Sequence[int], eos_token_id: int, block_size: int) -> li
     return ended + [eos_token_id] * (-len(ended) % block_size)
 
 
-def stratified_noise(blocks: int, generator: torch.Generator) -> torch.Tensor:
+def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
     """Return one noise level t in (0, 1] per block, evenly spread, in any order."""
-    low = 1e-3
-    u = low + (1 - low) * torch.rand((), generator=generator)
-    levels = (u + torch.arange(blocks)) / blocks
-    return levels[torch.randperm(blocks, generator=generator)]
+    u = LOWEST_NOISE + (1 - LOWEST_NOISE) * random.random()
+    return random.permutation((u + np.arange(blocks)) / blocks)
 
 
-def token_kinds(prefix: int, answer: int, block_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return kind and block number [prefix + 2 * answer] of each token of one sample.
+def token_kinds(
+    prefix: int, answer: int, block_size: int, copies: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return kind and block number [prefix + (1 + copies) * answer] of each token of one sample.
 
     Blocks of the prefix count from its start and the last may be short; the answer starts a new
     one. A noisy block has its clean twin's number.
     """
     prefix_blocks = torch.arange(prefix) // block_size
     answer_blocks = torch.arange(answer) // block_size + (-(-prefix // block_size))
-    kinds = torch.cat(
-        (torch.full((prefix,), PREFIX), torch.full((answer,), CLEAN), torch.full((answer,), NOISY))
-    )
-    return kinds, torch.cat((prefix_blocks, answer_blocks, answer_blocks))
+    kinds = torch.tensor([CLEAN + copy for copy in range(1 + copies)]).repeat_interleave(answer)
+    kinds = torch.cat((torch.full((prefix,), PREFIX), kinds))
+    return kinds, torch.cat((prefix_blocks, answer_blocks.repeat(1 + copies)))
 
 
 def visibility(kinds: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
     """Return who sees whom, bool [S, S], from kind and block number [S] of each token.
 
     Prefix and clean tokens see all such tokens up to their own block. Noisy tokens see those
-    before their block, and their own noisy block. Padding sees itself (a row needs something).
+    before their block, and their own copy's block. Padding sees itself (a row needs something).
+    Not as the reference's collate writes it, by which clean rows see noisy keys: decoding has no
+    such thing.
     """
     row, column = kinds[:, None], kinds[None, :]
     block_row, block_column = blocks[:, None], blocks[None, :]
-    context = column <= CLEAN
-    plain = (row <= CLEAN) & context & (block_column <= block_row)
-    noisy = (row == NOISY) & (
-        (context & (block_column < block_row)) | ((column == NOISY) & (block_column == block_row))
+    context = (column == PREFIX) | (column == CLEAN)
+    plain = ((row == PREFIX) | (row == CLEAN)) & context & (block_column <= block_row)
+    noisy = (row > CLEAN) & (
+        (context & (block_column < block_row)) | ((column == row) & (block_column == block_row))
     )
     return plain | noisy | torch.eye(len(kinds), dtype=torch.bool)
 
 
-def collate(
-    prefixes: Sequence[tuple[Sequence[int], torch.Tensor, int]],
+@lru_cache(maxsize=256)
+def _padded_visibility(
+    prefix: int, answer: int, block_size: int, copies: int, size: int
+) -> torch.Tensor:
+    kinds, blocks = token_kinds(prefix, answer, block_size, copies)
+    padding = (0, size - len(kinds))
+    pad = torch.nn.functional.pad
+    return visibility(pad(kinds, padding, value=PADDING), pad(blocks, padding, value=-1))
+
+
+def batch_visibility(
+    lengths: Sequence[tuple[int, int]], block_size: int, copies: int, size: int
+) -> torch.Tensor:
+    """Return who sees whom, bool [n, 1, S, S], or [1, 1, S, S] for samples of equal lengths.
+
+    lengths: tokens in the prefix and in the filled answer of each sample.
+    """
+    if len(set(lengths)) == 1:
+        lengths = lengths[:1]
+    masks = [_padded_visibility(*pair, block_size, copies, size) for pair in lengths]
+    return torch.stack(masks)[:, None]
+
+
+def lay_out_blocks(
+    prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
+    noisy: Sequence[np.ndarray],
+    noise: Sequence[np.ndarray],
     block_size: int,
     mask_token_id: int,
-    generator: torch.Generator,
+    teacher_block_size: int | None = None,
 ) -> BlockBatch:
-    """Noise a batch of samples.
+    """Lay out samples for block diffusion.
 
-    prefixes: (token ids [P], positions [3, P], next position) each; answers: token ids, filled to
-    whole blocks. A token is masked with the probability of its block's noise level.
+    Per sample: its answer [a], filled to whole blocks; its noisy copies [copies, a], in which the
+    mask token marks what is to be predicted; and the noise level t of each of their tokens.
     """
-    sizes = [len(p[0]) + 2 * len(a) for p, a in zip(prefixes, answers, strict=True)]
-    n, longest = len(sizes), max(sizes)
-    ids = torch.full((n, longest), mask_token_id)
-    positions = torch.zeros(3, n, longest, dtype=torch.long)
-    labels = torch.full((n, longest), -100)
-    weights = torch.zeros(n, longest)
-    kinds = torch.full((n, longest), PADDING)
-    blocks = torch.full((n, longest), -1)
-    for row, ((prefix, prefix_positions, following), answer) in enumerate(
-        zip(prefixes, answers, strict=True)
-    ):
-        p, a, size = len(prefix), len(answer), sizes[row]
-        clean = torch.tensor(answer)
-        level = stratified_noise(a // block_size, generator).repeat_interleave(block_size)
-        masked = torch.rand(a, generator=generator) <= level
-        ids[row, :p] = torch.tensor(prefix)
+    n, copies = len(prompts), len(noisy[0])
+    lengths = [(len(p), len(a)) for p, a in zip(prompts, answers, strict=True)]
+    size = max(p + (1 + copies) * a for p, a in lengths)
+    ids = np.full((n, size), mask_token_id, np.int64)
+    positions = np.zeros((3, n, size), np.int64)
+    slots, labels, levels, shares = [], [], [], []
+    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        p, a = lengths[row]
+        end = p + (1 + copies) * a
+        clean = np.asarray(answer, np.int64)
+        ids[row, :p] = prompt.token_ids
         ids[row, p : p + a] = clean
-        ids[row, p + a : size] = torch.where(masked, mask_token_id, clean)
-        positions[:, row, :p] = prefix_positions
-        positions[:, row, p:size] = (following + torch.arange(a)).repeat(2)
-        labels[row, p + a : size][masked] = clean[masked]
-        weights[row, p + a : size] = masked / level / a
-        kinds[row, :size], blocks[row, :size] = token_kinds(p, a, block_size)
-    visible = torch.stack([visibility(k, b) for k, b in zip(kinds, blocks, strict=True)])
-    return BlockBatch(ids, positions, visible[:, None], labels, weights)
+        ids[row, p + a : end] = noisy[row].reshape(-1)
+        positions[:, row, :p] = prompt.positions
+        positions[:, row, p:end] = np.tile(prompt.next_position + np.arange(a), 1 + copies)
+        masked = np.flatnonzero(noisy[row].reshape(-1) == mask_token_id)
+        slots.append(row * size + p + a + masked)
+        labels.append(clean[masked % a])
+        levels.append(noise[row].reshape(-1)[masked])
+        shares.append(np.full(len(masked), 1 / (n * copies * a)))
+    teacher_visible = None
+    if teacher_block_size is not None and teacher_block_size != block_size:
+        teacher_visible = batch_visibility(lengths, teacher_block_size, copies, size)
+    return BlockBatch(
+        torch.from_numpy(ids),
+        torch.from_numpy(positions),
+        batch_visibility(lengths, block_size, copies, size),
+        teacher_visible,
+        torch.from_numpy(np.concatenate(slots)),
+        torch.from_numpy(np.concatenate(labels)),
+        torch.from_numpy(np.concatenate(levels).astype(np.float32)),
+        torch.from_numpy(np.concatenate(shares).astype(np.float32)),
+    )
+
+
+def add_noise(
+    answer: Sequence[int],
+    block_size: int,
+    mask_token_id: int,
+    copies: int,
+    random: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return noisy copies [copies, a] of a filled answer, and each token's noise level t.
+
+    A token is masked with the probability of its block's level; levels are stratified over the
+    blocks of each copy.
+    """
+    clean = np.asarray(answer, np.int64)
+    blocks = len(clean) // block_size
+    levels = np.stack([stratified_noise(blocks, random) for _ in range(copies)])
+    noise = levels.repeat(block_size, axis=1)
+    return np.where(random.random(noise.shape) <= noise, mask_token_id, clean), noise
+
+
+def lay_out_tokens(
+    prompts: Sequence[Prompt], answers: Sequence[Sequence[int]], eos_token_id: int
+) -> BlockBatch:
+    """Lay out samples for next-token prediction; the token before each answer token predicts it.
+
+    Padding comes last, so that causal attention keeps it out of sight.
+    """
+    n = len(prompts)
+    answers = [fill_answer(answer, eos_token_id, 1) for answer in answers]
+    size = max(len(p) + len(a) for p, a in zip(prompts, answers, strict=True))
+    ids = np.full((n, size), eos_token_id, np.int64)
+    positions = np.zeros((3, n, size), np.int64)
+    slots, labels, shares = [], [], []
+    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        p, a = len(prompt), len(answer)
+        ids[row, :p], ids[row, p : p + a] = prompt.token_ids, answer
+        positions[:, row, :p] = prompt.positions
+        positions[:, row, p : p + a] = prompt.next_position + np.arange(a)
+        slots.append(row * size + p - 1 + np.arange(a))
+        labels.append(ids[row, p : p + a])
+        shares.append(np.full(a, 1 / (n * a)))
+    labels = np.concatenate(labels)
+    return BlockBatch(
+        torch.from_numpy(ids),
+        torch.from_numpy(positions),
+        None,
+        None,
+        torch.from_numpy(np.concatenate(slots)),
+        torch.from_numpy(labels),
+        torch.ones(len(labels)),
+        torch.from_numpy(np.concatenate(shares).astype(np.float32)),
+    )

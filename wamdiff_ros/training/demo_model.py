@@ -28,7 +28,7 @@ from ..model.tokenizer import Tokenizer
 from ..model.weights import save_network
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
 from ..types import CameraFrame, Command, Observation
-from .block_layout import BlockBatch, collate, fill_answer
+from .block_layout import BlockBatch, fill_answer
 from .motion import sample_motion, write_fixed_width
 
 BLOCK_SIZE = 32
@@ -199,6 +199,8 @@ class Samples:
             answers.append(fill_answer(ids, self.config.eos_token_ids[0], BLOCK_SIZE))
             prefixes.append((prompt.token_ids, prompt.positions, prompt.next_position))
             images.append((prompt.images[0], which))
+        from .block_layout import collate
+
         batch = collate(prefixes, answers, BLOCK_SIZE, self.config.mask_token_id, generator)
         return batch, images
 

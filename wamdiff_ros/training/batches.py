@@ -1,0 +1,260 @@
+"""Records to training batches: which samples a step takes, how they are noised, and when.
+
+Everything about a step follows from the seed, the step and a sample's place in the step, so runs
+resume to the step and do not depend on the number of processes. A thread prepares steps ahead.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from PIL import Image as Picture
+
+from ..model.chat import Prompt, user_prompt
+from ..model.config import ModelConfig
+from ..model.image_processor import ImageProcessor
+from ..model.tokenizer import Tokenizer
+from ..planning.prompts import PromptTemplates
+from .block_layout import BlockBatch, add_noise, fill_answer, lay_out_blocks, lay_out_tokens
+from .network_forward import ImageGroup
+from .records import Record, conversations_of, decode_image
+
+AHEAD = 3  # steps prepared in advance
+
+
+class Records(Protocol):
+    """Training records in random access; training/shards.py has them on disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Record: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One conversation as the network takes it."""
+
+    prompt: Prompt
+    patches: tuple[np.ndarray, ...]  # of each image, [p, dim]
+    grids: tuple[tuple[int, int, int], ...]
+    answer: tuple[int, ...]  # token ids without the end
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBatch:
+    """Some of a step's samples, all of one task."""
+
+    task: str
+    share: float  # of this process's samples of the step
+    examples: tuple[Example, ...]
+    images: tuple[ImageGroup, ...]
+    layout: BlockBatch
+
+    def to(self, device: torch.device) -> 'TaskBatch':
+        """Move the tensors to `device`."""
+        if device.type == 'cpu':
+            return self
+        images = tuple(_to(group, device) for group in self.images)
+        return replace(self, images=images, layout=_to(self.layout, device))
+
+
+def _to(holder, device: torch.device):
+    values = {f.name: getattr(holder, f.name) for f in fields(holder)}
+    moved = {
+        name: value.to(device, non_blocking=True)
+        for name, value in values.items()
+        if isinstance(value, torch.Tensor)
+    }
+    return replace(holder, **moved)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a run lays out its samples; block size 1 is next-token prediction."""
+
+    block_size: int
+    noisy_copies: int = 1
+    teacher_block_size: int | None = None
+
+
+class Examples:
+    """Turns records into examples, as a checkpoint wants them asked."""
+
+    def __init__(
+        self,
+        records: Records,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        processor: ImageProcessor,
+        templates: PromptTemplates,
+    ):
+        self.records = records
+        self.config = config
+        self._tokenizer = tokenizer
+        self._processor = processor
+        self._templates = templates
+
+    def example(self, index: int, task: str, size: tuple[int, int] | None) -> Example:
+        """Return record `index` as an example of `task`, images resized to `size` (w, h)."""
+        conversation = conversations_of(self.records[index], self._templates, task)
+        patches, grids = [], []
+        for data in conversation.images:
+            rgb, processor = decode_image(data), self._processor
+            if size is not None:
+                area = size[0] * size[1]
+                processor = processor.with_pixels(min(area, processor.min_pixels), area)
+                if rgb.shape[1::-1] != size:
+                    resized = Picture.fromarray(rgb).resize(size, Picture.Resampling.BICUBIC)
+                    rgb = np.asarray(resized)
+            pixels, grid = processor.patches(rgb)
+            patches.append(pixels)
+            grids.append(grid)
+        prompt = user_prompt(conversation.parts, grids, self._tokenizer, self.config)
+        answer = self._tokenizer.encode(conversation.answer)
+        return Example(prompt, tuple(patches), tuple(grids), tuple(answer))
+
+
+class Batches:
+    """The batches of one process, by step."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        layout: Layout,
+        batch: Mapping[str, int],
+        seed: int,
+        *,
+        image_sizes: tuple[tuple[int, int], ...] = (),
+        micro_batch: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+    ):
+        for task, count in batch.items():
+            if count % processes:
+                raise ValueError(
+                    f'batch of {count} {task} samples cannot be shared by {processes} processes; '
+                    'choose a multiple'
+                )
+        if not len(examples.records):
+            raise ValueError('there are no training records in the data folders')
+        self.examples, self.layout, self.seed = examples, layout, seed
+        self._batch = {task: count for task, count in batch.items() if count}
+        self._image_sizes, self._micro_batch = image_sizes, micro_batch
+        self._rank, self._processes = rank, processes
+
+    def step(self, step: int) -> list[TaskBatch]:
+        """Return the batches of `step`, one or more for each task."""
+        size = None
+        if self._image_sizes:
+            which = np.random.default_rng((self.seed, step)).integers(len(self._image_sizes))
+            size = self._image_sizes[which]
+        total = sum(self._batch.values())
+        first = step * total
+        batches = []
+        for task, count in self._batch.items():
+            mine = range(first + self._rank, first + count, self._processes)
+            most = self._micro_batch or len(mine)
+            for start in range(0, len(mine), most):
+                places = mine[start : start + most]
+                share = len(places) * self._processes / total
+                batches.append(self._batch_of(task, places, share, size))
+            first += count
+        return batches
+
+    def _batch_of(self, task: str, places: range, share: float, size) -> TaskBatch:
+        """Build the batch of samples at `places` in the endless sequence of samples."""
+        examples = tuple(
+            self.examples.example(self.record_at(place), task, size) for place in places
+        )
+        randoms = [np.random.default_rng((self.seed, 1, place)) for place in places]
+        return TaskBatch(
+            task, share, examples, group_images(examples), self._lay_out(examples, randoms)
+        )
+
+    def _lay_out(self, examples, randoms) -> BlockBatch:
+        config, layout = self.examples.config, self.layout
+        prompts, eos = [e.prompt for e in examples], config.eos_token_ids[0]
+        if layout.block_size == 1:
+            return lay_out_tokens(prompts, [e.answer for e in examples], eos)
+        answers = [fill_answer(e.answer, eos, layout.block_size) for e in examples]
+        noised = [
+            add_noise(answer, layout.block_size, config.mask_token_id, layout.noisy_copies, random)
+            for answer, random in zip(answers, randoms, strict=True)
+        ]
+        noisy, noise = zip(*noised, strict=True)
+        return lay_out_blocks(
+            prompts,
+            answers,
+            noisy,
+            noise,
+            layout.block_size,
+            config.mask_token_id,
+            layout.teacher_block_size,
+        )
+
+    def record_at(self, place: int) -> int:
+        """Return the record at a place in the endless sequence of seeded permutations."""
+        count = len(self.examples.records)
+        return int(_permutation(self.seed, place // count, count)[place % count])
+
+    def ahead(self, steps: range) -> Iterator[list[TaskBatch]]:
+        """Yield the batches of `steps`, which a thread prepares ahead of their use."""
+        ready: queue.Queue = queue.Queue(AHEAD)
+        ended = threading.Event()
+
+        def put(item) -> None:
+            while not ended.is_set():
+                try:
+                    return ready.put(item, timeout=0.1)
+                except queue.Full:
+                    continue
+
+        def prepare() -> None:
+            for step in steps:
+                if ended.is_set():
+                    return
+                try:
+                    put(self.step(step))
+                except Exception as error:  # raised where the batch is wanted
+                    return put(error)
+
+        thread = threading.Thread(target=prepare, name='batches', daemon=True)
+        thread.start()
+        try:
+            for _ in steps:
+                item = ready.get()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            ended.set()
+            thread.join()
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, epoch: int, count: int) -> np.ndarray:
+    return np.random.default_rng((seed, 2, epoch)).permutation(count)
+
+
+def group_images(examples: tuple[Example, ...]) -> tuple[ImageGroup, ...]:
+    """Collect the images of all examples by their size."""
+    groups: dict[tuple[int, int, int], list[tuple[np.ndarray, int, int]]] = {}
+    for row, example in enumerate(examples):
+        for patches, grid, (start, _) in zip(
+            example.patches, example.grids, example.prompt.images, strict=True
+        ):
+            groups.setdefault(grid, []).append((patches, row, start))
+    return tuple(
+        ImageGroup(
+            grid,
+            torch.from_numpy(np.stack([patches for patches, _, _ in group])),
+            torch.tensor([row for _, row, _ in group]),
+            torch.tensor([start for _, _, start in group]),
+        )
+        for grid, group in groups.items()
+    )
