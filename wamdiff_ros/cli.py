@@ -10,6 +10,7 @@ from . import __version__
 COMMANDS = {
     'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
     'data': ('training.data_command', 'generate, convert and show training data'),
+    'train': ('training.train_command', 'train a checkpoint as a recipe says'),
 }
 
 
