@@ -65,6 +65,19 @@ def test_the_whole_way_is_asphalt_in_both_directions(worlds):
                 assert on(scene, Surface.ASPHALT, route.pose(s, lateral)[:2]), (s, lateral)
 
 
+def test_a_car_that_turns_along_the_route_stays_on_asphalt(worlds):
+    for route, scene in worlds:
+        for junction in route.junctions:
+            for s in np.arange(junction.start_s - 3.3, junction.end_s + 2, 1.0):
+                x, y, heading = route.pose(s)
+                cos, sin = math.cos(heading), math.sin(heading)
+                # Front corners, and the inner side between the axles.
+                for a, b in ((3.7, 0.93), (3.7, -0.93), (1.4, 0.93), (1.4, -0.93)):
+                    assert on(
+                        scene, Surface.ASPHALT, (x + a * cos - b * sin, y + a * sin + b * cos)
+                    )
+
+
 def test_side_roads_are_asphalt(worlds):
     for route, scene in worlds:
         for junction in route.junctions:

@@ -189,13 +189,13 @@ def _junction_strips(junction: Junction, half: float, in_town: bool) -> Iterator
             if arm in junction.arms and neighbour:
                 yield _corner_sidewalk(junction, x, side * size, radius)
         if arm not in junction.arms:
-            x = np.array([-size, end])
+            along = np.array([-size, end])
             inner, outer = (np.full(2, side * (half + back)) for back in (0, SIDEWALK_M))
-            yield _between(junction, (x, inner), (x, outer))
+            yield _between(junction, (along, inner), (along, outer))
     if Command.STRAIGHT not in junction.arms:
-        y = np.array([-size, size])
+        across = np.array([-size, size])
         inner, outer = (np.full(2, half + back) for back in (0, SIDEWALK_M))
-        yield _between(junction, (inner, y), (outer, y))
+        yield _between(junction, (inner, across), (outer, across))
 
 
 def _corner_sidewalk(junction: Junction, x: float, y: float, radius: float) -> Strip:

@@ -58,7 +58,8 @@ class Site:
 
 def props(route: Route, roads: Iterable[Road], rng: np.random.Generator) -> list[Prop]:
     """Return everything that stands beside the roads, in a random but plausible order."""
-    site, roads, found = Site(route), list(roads), []
+    site, roads = Site(route), list(roads)
+    found: list[Prop] = []
     # Buildings first, since trees find room between them.
     for grow in (_buildings, _lamp_posts, _trees, _end_of_road):
         for road in roads:

@@ -335,12 +335,12 @@ def _curvature_and_heading(
     plan: list[_Drawn], starts: list[float], s_m: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return both at `s_m`; curvature is linear between knots, so the heading is exact."""
-    knots, values = [], []
+    corners: list[tuple[float, float]] = []
     for drawn, start in zip(plan, starts, strict=False):
         end = start + drawn.length_m
-        knots += [start, start + drawn.ramp_m, end - drawn.ramp_m, end]
-        values += [0.0, drawn.curvature_1pm, drawn.curvature_1pm, 0.0]
-    knots, values = np.array(knots), np.array(values)
+        top, ramp = drawn.curvature_1pm, drawn.ramp_m
+        corners += [(start, 0.0), (start + ramp, top), (end - ramp, top), (end, 0.0)]
+    knots, values = np.array(corners).T
     turns = np.concatenate([[0.0], np.cumsum((values[1:] + values[:-1]) / 2 * np.diff(knots))])
     curvature = np.interp(s_m, knots, values)
     index = np.clip(np.searchsorted(knots, s_m, 'right') - 1, 0, len(knots) - 1)
