@@ -49,9 +49,10 @@ def following(
     `room_m` is the gap, less what should remain of it at rest.
     """
     v, other = speed_mps, other_speed_mps
-    if v < STANDING_MPS and other < STANDING_MPS and other_acceleration_mps2 <= 0.1:
-        if room_m < ARRIVED_M or (v < 0.02 and room_m < CREEP_M):
-            return HOLD_MPS2
+    arrived = room_m < ARRIVED_M or (v < 0.02 and room_m < CREEP_M)
+    both_stand = v < STANDING_MPS and other < STANDING_MPS and other_acceleration_mps2 <= 0.1
+    if arrived and both_stand:
+        return HOLD_MPS2
     distance = room_m - headway_s * other + distance_for(other)
     allowed = speed_for(distance)
     # How fast the allowed speed changes by itself, since both move.

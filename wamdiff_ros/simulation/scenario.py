@@ -36,7 +36,7 @@ SPACE_M = 16.0  # between events on the lane
 class Scenario:
     """Everything that a seed draws. The lists hold what moves, in its first state."""
 
-    features: Features = Features()
+    features: Features = field(default_factory=Features)
     obstacles: tuple[Obstacle, ...] = ()
     parked: tuple[Body, ...] = ()
     signals: list[SignalState] = field(default_factory=list)

@@ -293,6 +293,13 @@ class CrossTraffic:
         distance = leave_m + (self.clear_s - self.signal.since_s) * self.speed_mps
         return distance if -65.0 < distance < self.start_m else None
 
+    @property
+    def nears_box(self) -> bool:
+        """Whether it is about to drive through the junction, or does so."""
+        distance = self.distance_m
+        half = self.junction.half_size_m
+        return distance is not None and -half < distance < half + 25.0
+
     def body(self, route: Route) -> Body | None:
         """Return what is seen of it, if it is there."""
         distance = self.distance_m
