@@ -119,7 +119,8 @@ def _truck(length: float, width: float, height: float, colour: Colour, braking: 
         box((0, 0, 0.22 * height), (length * 0.98, 0.8 * width, 0.16 * height), (48, 50, 54)),
         frustum((x - cab, x, -y, y), (x - cab, x - 0.25, -y, y), 0.16 * height, 0.78 * height,
                 colour),
-        box((x - cab / 2 - 0.1, 0, 0.62 * height), (cab * 0.7, width + 0.04, 0.18 * height), GLASS),
+        box((x - cab / 2 - 0.1, 0, 0.62 * height), (cab * 0.7, width + 0.04, 0.18 * height),
+            GLASS),
         polygon(
             [(x - 0.06, -0.9 * y, 0.5 * height), (x - 0.06, 0.9 * y, 0.5 * height),
              (x - 0.2, 0.9 * y, 0.74 * height), (x - 0.2, -0.9 * y, 0.74 * height)], GLASS),
@@ -154,10 +155,8 @@ def _pedestrian(height: float, colour: Colour, stride: float) -> Mesh:
         leg = box((0, side * 0.06 * height, hip / 2), (1.1 * thick, thick, hip), TROUSERS)
         shoe = box((0.05, side * 0.06 * height, 0.04), (0.26, thick, 0.08), TYRE)
         parts.append(merge([leg, shoe]).tilted(side * swing, (0, 0, hip)))
-        arm = box(
-            (0, side * 0.17 * height, 0.64 * height), (0.07 * height, 0.06 * height, 0.34 * height),
-            colour,
-        )  # fmt: skip
+        size = (0.07 * height, 0.06 * height, 0.34 * height)
+        arm = box((0, side * 0.17 * height, 0.64 * height), size, colour)
         parts.append(arm.tilted(-side * swing, (0, 0, shoulder)))
     return merge(parts)
 
@@ -165,10 +164,10 @@ def _pedestrian(height: float, colour: Colour, stride: float) -> Mesh:
 def _cyclist(length: float, height: float, colour: Colour, stride: float) -> Mesh:
     radius = min(0.34, 0.2 * length)
     front, rear = length / 2 - radius, -length / 2 + radius
-    saddle = (rear + 0.28, 0.0, 0.56 * height)
-    crank = (0.5 * (front + rear) - 0.08, 0.0, radius)
-    bars = (front - 0.16, 0.0, 0.6 * height)
-    hip = np.array(saddle) + [0.02, 0, 0.08]
+    saddle = np.array([rear + 0.28, 0, 0.56 * height])
+    crank = np.array([0.5 * (front + rear) - 0.08, 0, radius])
+    bars = np.array([front - 0.16, 0, 0.6 * height])
+    hip = saddle + np.array([0.02, 0, 0.08])
     shoulder = np.array([0.5 * (saddle[0] + bars[0]) + 0.02, 0, 0.84 * height])
     metal = (150, 30, 34)
     parts = [
@@ -188,11 +187,10 @@ def _cyclist(length: float, height: float, colour: Colour, stride: float) -> Mes
     ]
     for side in (-1, 1):
         angle = 2 * np.pi * stride + (np.pi if side > 0 else 0)
-        pedal = np.array(crank) + [0.17 * np.cos(angle), side * 0.12, 0.17 * np.sin(angle)]
-        knee = (hip + pedal) / 2 + [0.2, side * 0.06, 0.08]
-        parts.append(beam(hip + [0, side * 0.09, 0], knee, 0.15, TROUSERS))
+        pedal = crank + np.array([0.17 * np.cos(angle), side * 0.12, 0.17 * np.sin(angle)])
+        knee = (hip + pedal) / 2 + np.array([0.2, side * 0.06, 0.08])
+        parts.append(beam(hip + np.array([0, side * 0.09, 0]), knee, 0.15, TROUSERS))
         parts.append(beam(knee, pedal, 0.12, TROUSERS))
-        parts.append(
-            beam(shoulder + [0, side * 0.19, -0.05], (bars[0], side * 0.24, bars[2]), 0.09, colour)
-        )
+        arm = shoulder + np.array([0, side * 0.19, -0.05])
+        parts.append(beam(arm, (bars[0], side * 0.24, bars[2]), 0.09, colour))
     return merge(parts)

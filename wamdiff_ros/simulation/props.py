@@ -13,7 +13,6 @@ from .meshes import (
     quads,
     triangles,
     upright,
-    wheel,
 )
 from .scene import Colour, Light, Prop, PropKind, Scene, Signal, Strip, Surface
 
@@ -28,8 +27,8 @@ SURFACE_COLOURS: dict[Surface, Colour] = {
 }
 ROUGH = {Surface.SIDEWALK: 0.035, Surface.ASPHALT: 0.03, Surface.ROADWORKS: 0.12}
 
-GROUND_RADIUS_M = 700.0
-TUFTS_PER_M = 0.5  # of road: patches beside it, by which one sees one's speed
+LAND_RADIUS_M = 700.0
+TUFTS_PER_M = 0.5  # of road
 WHITE, BLACK, STEEL = (236, 236, 232), (18, 18, 20), (96, 100, 104)
 ORANGE, RED = (255, 106, 20), (206, 28, 30)
 
@@ -46,26 +45,21 @@ UNLIT: dict[Light, Colour] = {
 }
 
 
-def ground(scene: Scene) -> Mesh:
-    """Return the land below everything, with darker and lighter patches beside the roads."""
-    roads = [strip for strip in scene.strips if strip.surface is Surface.ASPHALT]
-    edges = [np.concatenate([strip.left_map_m, strip.right_map_m]) for strip in roads]
-    points = np.concatenate(edges) if edges else np.zeros((1, 2))
-    low, high = points.min(axis=0) - GROUND_RADIUS_M, points.max(axis=0) + GROUND_RADIUS_M
-    x, y = (np.arange(low[i], high[i] + 100.0, 100.0) for i in range(2))
-    a, b = np.meshgrid(x, y, indexing='ij')
-    grid = np.stack([a, b, np.zeros(a.shape)], axis=-1)
-    cells = quads(
-        *(
-            corner.reshape(-1, 3)
-            for corner in (grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:])
-        )
-    )
+def land(colour: Colour) -> Mesh:
+    """Return the ground around the eye: rings, ever wider, on which fog may thicken smoothly."""
+    radii = np.array([0.0, *np.geomspace(2, LAND_RADIUS_M, 14)])
+    angles = np.linspace(0, 2 * np.pi, 25)
+    rim = np.stack([np.cos(angles), np.sin(angles), np.zeros(angles.shape)], axis=-1)
+    grid = radii[:, None, None] * rim
+    return triangles(quads(grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]), colour)
+
+
+def tufts(scene: Scene) -> Mesh:
+    """Return darker and lighter patches beside the roads, by which one sees one's speed."""
     colour = np.array(scene.weather.ground, np.float32)
     random = np.random.default_rng(scene.weather.noise_seed)
-    return merge(
-        [triangles(cells, scene.weather.ground), *(_tufts(s, colour, random) for s in roads)]
-    )
+    roads = [strip for strip in scene.strips if strip.surface is Surface.ASPHALT]
+    return merge(_tufts(strip, colour, random) for strip in roads)
 
 
 def _tufts(strip: Strip, colour: np.ndarray, random: np.random.Generator) -> Mesh:
@@ -159,7 +153,9 @@ def _building(
         flat = []
         for storey in range(storeys):
             bottom = storey * height / storeys + 1.0
-            flat.append(_pane(depth + 0.06, -across / 2 + 0.6, across / 2 - 0.6, bottom, 1.5, glass))
+            flat.append(
+                _pane(depth + 0.06, -across / 2 + 0.6, across / 2 - 0.6, bottom, 1.5, glass)
+            )
         pillars = max(2, int(across / 2.6))
         for i in range(1, pillars):
             y = -across / 2 + i * across / pillars
@@ -182,9 +178,7 @@ def _pane(
     return polygon(corners, colour, glow)
 
 
-def _tree(
-    crown_m: float, height: float, colour: Colour, random: np.random.Generator
-) -> Mesh:
+def _tree(crown_m: float, height: float, colour: Colour, random: np.random.Generator) -> Mesh:
     radius = max(crown_m, 0.8) / 2
     trunk = upright((0, 0), [(0.2, 0), (0.14, 0.5 * height)], (92, 68, 46), 5)
     if random.random() < 0.35:  # a conifer
@@ -200,13 +194,13 @@ def _tree(
 
 def _cone(base_m: float, height: float) -> Mesh:
     radius = max(base_m, 0.3) * 0.42
+
     def part(low: float, high: float, colour: Colour) -> Mesh:
         rings = [(radius * (1 - 0.85 * at), height * at) for at in (low, high)]
         return upright((0, 0), rings, colour, 8)
+
     foot = box((0, 0, 0.025), (base_m, base_m, 0.05), BLACK)
-    return merge(
-        [foot, part(0.04, 0.4, ORANGE), part(0.4, 0.68, WHITE), part(0.68, 1.0, ORANGE)]
-    )
+    return merge([foot, part(0.04, 0.4, ORANGE), part(0.4, 0.68, WHITE), part(0.68, 1.0, ORANGE)])
 
 
 def _barrier(length: float, height: float) -> Mesh:
@@ -232,7 +226,9 @@ def _sign(board_m: float, height: float) -> Mesh:
     faces = []
     for size, colour, x in ((1.0, BLACK, 0.05), (0.9, ORANGE, 0.07)):
         reach = half * size
-        faces.append(polygon([(x, -reach, z), (x, 0, z - reach), (x, reach, z), (x, 0, z + reach)], colour))  # noqa: E501
+        faces.append(
+            polygon([(x, -reach, z), (x, 0, z - reach), (x, reach, z), (x, 0, z + reach)], colour)
+        )
     faces.append(_pane(0.09, -0.1 * half, 0.1 * half, z - 0.1 * half, 0.5 * half, BLACK))
     faces.append(_pane(0.09, -0.1 * half, 0.1 * half, z - 0.4 * half, 0.18 * half, BLACK))
     front = merge(faces)

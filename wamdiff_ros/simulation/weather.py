@@ -12,6 +12,7 @@ from .meshes import Mesh
 from .scene import Weather
 
 HAZE_PER_M = 0.0012  # the clearest air
+SKY_RADIUS_M = 100.0  # drawn behind everything: any radius will do
 CLEAR_SKY_M = 150.0  # how much of the fog lies straight above
 STREAKS = 70  # in heavy rain, in a picture of 512 x 256
 NOISE_SIGMA = 9.0  # of the pixel values, in heavy rain
@@ -72,6 +73,30 @@ class Lighting:
         out['rgba'][..., 3] = 255
         return out.reshape(-1)
 
+    def veiled(self, vertices: np.ndarray, depth_m: np.ndarray) -> np.ndarray:
+        """Return VERTEX [N] as seen through the fog from depths [N]."""
+        fog = 1 - np.exp(-np.float32(self.fog_per_m) * np.maximum(depth_m, 0))[:, None]
+        out = vertices.copy()
+        clear = vertices['rgba'][:, :3].astype(np.float32)
+        out['rgba'][:, :3] = np.rint(clear + (self.horizon.astype(np.float32) - clear) * fog)
+        return out
+
+    def sky_dome(self) -> np.ndarray:
+        """Return bands of sky around the eye as VERTEX."""
+        elevations = np.radians([-4.0, 0.0, 2.0, 5.0, 10.0, 18.0, 30.0, 50.0, 90.0])
+        elevation, azimuth = np.meshgrid(elevations, np.linspace(0, 2 * np.pi, 25), indexing='ij')
+        level = np.cos(elevation)
+        directions = np.stack(
+            [level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)], axis=-1
+        )
+        colours = self.sky(elevation, azimuth)
+        vertices = np.empty(elevation.shape, VERTEX)
+        vertices['position'] = directions * SKY_RADIUS_M
+        vertices['rgba'][..., :3] = np.rint(np.clip(colours, 0, 255))
+        vertices['rgba'][..., 3] = 255
+        a, b, c, d = vertices[:-1, :-1], vertices[:-1, 1:], vertices[1:, 1:], vertices[1:, :-1]
+        return np.stack([a, b, c, a, c, d], axis=-1).reshape(-1)
+
     def sky(self, elevation_rad: np.ndarray, azimuth_rad: np.ndarray) -> np.ndarray:
         """Return the sky's colour [..., 3] in these directions, 0 … 255."""
         height = np.maximum(np.sin(elevation_rad), 0.0)[..., None]
@@ -116,9 +141,7 @@ class RainOnLens:
         cv2.polylines(streaks, list(lines), False, (205, 210, 215), 1)
         cv2.addWeighted(picture, 0.65, streaks, 0.35, 0, dst=picture)
 
-    def _crop_of_noise(
-        self, height: int, width: int, random: np.random.Generator
-    ) -> np.ndarray:
+    def _crop_of_noise(self, height: int, width: int, random: np.random.Generator) -> np.ndarray:
         margin = 64  # fresh noise for each frame costs more than rendering it
         if self._noise.shape != (height + margin, width + margin, 3):
             noise = np.random.default_rng(self._seed).standard_normal(
