@@ -26,8 +26,8 @@ OFF_ROAD_M = 0.3  # a wheel beyond the asphalt
 WRONG_WAY_S = 2.0
 WRONG_WAY_M = 0.5  # the vehicle's middle beyond the middle of the road
 RED_LIGHT_MPS = 0.5
-SLOWEST_MPS = 3.0  # mean speed below which a drive is given up, apart from waiting
-WAITING_S = 40.0
+SLOWEST_MPS = 4.0  # mean speed below which a drive is given up, apart from waiting
+WAITING_S = 30.0
 VARIANTS = ('default', 'empty')
 
 
@@ -230,6 +230,11 @@ class World:
         self._deviation_m += abs(self.lateral_m)
         self.history.append((self.time_s, self.ego))
         self._judge(front_s)
+
+    def place(self, ego: VehicleState) -> None:
+        """Put the ego vehicle elsewhere, near where it is: something pushed it."""
+        self.ego = ego
+        self._locate()
 
     def _step_frozen(self, control: Control) -> None:
         for crossing in self.crossings:
