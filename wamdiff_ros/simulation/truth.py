@@ -9,17 +9,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..training.records import OBJECTS
 from ..types import Command
 from .expert import Expert, ExpertPlan
 from .scene import BodyKind, Light
 from .vehicle import VEHICLE
 from .world import World
 
-OBJECTS = (
-    'nearby_vehicle', 'pedestrian', 'cyclist', 'construction', 'traffic_element',
-    'weather_condition', 'road_hazard', 'emergency_vehicle', 'animal', 'special_vehicle',
-    'conflicting_vehicle', 'door_opening_vehicle',
-)  # fmt: skip
 LONGITUDINAL = ('stop', 'decelerate', 'keep_speed', 'accelerate', 'wait')
 LATERAL = ('keep_lane', 'shift_left', 'shift_right', 'turn_left', 'turn_right')
 

@@ -5,7 +5,7 @@ as the node's; how records lie in files is the business of shards.py.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Literal
@@ -207,10 +207,10 @@ def read_description(text: str) -> Description | None:
     return Description(objects, words['longitudinal'], words['lateral'], words['explanation'])
 
 
-def corpus(templates: PromptTemplates, wordings: Sequence[str] = ()) -> Iterator[str]:
+def corpus(templates: PromptTemplates, wordings: Iterable[str]) -> Iterator[str]:
     """Yield all fixed words of questions and answers, for training a tokenizer.
 
-    `wordings` are the texts of explanations and manoeuvres, see simulation/truth.py.
+    `wordings` are the texts of explanations and manoeuvres: WORDINGS of simulation/truth.py.
     """
     yield templates.lead_in
     yield from templates.commands.values()
