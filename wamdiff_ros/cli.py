@@ -9,6 +9,7 @@ from . import __version__
 # Name: (module of this package, words). Modules import what is heavy only when they run.
 COMMANDS = {
     'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
+    'drive': ('simulation.drive', 'drive routes of the world closed loop and score them'),
     'data': ('training.data_command', 'generate, convert and show training data'),
     'train': ('training.train_command', 'train a checkpoint as a recipe says'),
 }

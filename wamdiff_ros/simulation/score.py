@@ -6,6 +6,8 @@ comfort are the shares of a route's 4 s windows that keep their limits; the gate
 whole route, and progress is the mean pace compared with the expert's on the same route.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +15,15 @@ import numpy as np
 from scipy.signal import savgol_filter
 from scipy.stats import binomtest
 
+from ..types import PlanStatus
+from .expert import Expert
+from .scene import Body
+from .vehicle import VEHICLE, VehicleState, curvature_of
+from .world import STEP_S, Footprint, World
+
 WINDOW_S = 4.0
+TIME_TO_COLLISION_S = 1.0
+MOVING_MPS = 0.1  # a standing vehicle runs into nobody
 FILTER_SAMPLES = 9  # of the Savitzky-Golay filter, of second order
 # Limits of comfort, low and high.
 LONGITUDINAL_MPS2 = (-4.05, 2.40)
@@ -42,7 +52,7 @@ class RouteScore:
     time_to_collision: float  # share of the 4 s windows without a collision within 1 s ahead
     comfort: float  # share of the 4 s windows within the limits of comfort
     pdms: float
-    held: float  # share of the steps that followed a plan of an earlier step
+    not_nominal: float  # share of the steps without a plan of their own
     faults: tuple[str, ...]  # in words, in their order
 
     @property
@@ -89,6 +99,96 @@ def summarise(scores: Sequence[RouteScore]) -> DriveSummary:
     )
 
 
+class Drive:
+    """Keeps what the score of one drive is made from; one `add` per step, before it is taken."""
+
+    def __init__(self) -> None:
+        self._bodies: list[tuple[Body, ...]] = []
+        self._statuses: list[PlanStatus] = []
+
+    def add(self, world: World, status: PlanStatus) -> None:
+        """Keep who is where now, and which kind of plan is followed from now on."""
+        self._bodies.append(world.view().bodies)
+        self._statuses.append(status)
+
+    def score(self, world: World) -> RouteScore:
+        """Return the score of the finished drive."""
+        states = [state for _, state in world.history]
+        speed_mps = np.array([state.speed_mps for state in states])
+        curvature_1pm = np.array([curvature_of(state.steering_rad) for state in states])
+        comfort = share_of_windows(comfortable(speed_mps, speed_mps * curvature_1pm, STEP_S))
+        clear = share_of_windows(np.array(self._clear(states), bool))
+        progress = _progress(world)
+        faults = Counter(fault.kind for fault in world.events)
+        gates = faults['collision'] == 0, faults['off_road'] == 0
+        held = [status is not PlanStatus.NOMINAL for status in self._statuses]
+        return RouteScore(
+            seed=world.seed,
+            completed=world.completed,
+            collisions=faults['collision'],
+            off_road=faults['off_road'],
+            red_lights=faults['red_light'],
+            wrong_way=faults['wrong_way'],
+            completion=world.completion,
+            duration_s=world.time_s,
+            lane_deviation_m=world.lane_deviation_m,
+            progress=progress,
+            time_to_collision=clear,
+            comfort=comfort,
+            pdms=pdm_score(*gates, progress, clear, comfort),
+            not_nominal=float(np.mean(held)) if held else 0.0,
+            faults=tuple(describe_faults(world)),
+        )
+
+    def _clear(self, states: list[VehicleState]) -> list[bool]:
+        """Return for every step whether going straight on would hit nobody within a second."""
+        reach = round(TIME_TO_COLLISION_S / STEP_S)
+        return [
+            state.speed_mps < MOVING_MPS
+            or not any(
+                _would_hit(state, bodies, (offset + 1) * STEP_S)
+                for offset, bodies in enumerate(self._bodies[i + 1 : i + 1 + reach])
+            )
+            for i, state in enumerate(states)
+        ]
+
+
+def describe_faults(world: World) -> list[str]:
+    """Return what went wrong so far, in words."""
+    words = [
+        f'{fault.time_s:.1f} s: {fault.kind.replace("_", " ")} ({fault.detail})'
+        for fault in world.events
+    ]
+    if world.finished and not world.completed:
+        words.append(f'{world.time_s:.1f} s: out of time')
+    return words
+
+
+def _would_hit(state: VehicleState, bodies: tuple[Body, ...], after_s: float) -> bool:
+    """Return whether the ego vehicle, straight on, touches somebody before it then."""
+    cos, sin = math.cos(state.heading_rad), math.sin(state.heading_rad)
+    way_m = VEHICLE.centre_m + state.speed_mps * after_s
+    middle = state.x_m + way_m * cos, state.y_m + way_m * sin
+    ego = Footprint.of(middle, state.heading_rad, VEHICLE.length_m, VEHICLE.width_m)
+    for body in bodies:
+        dx, dy = body.position_map_m[0] - middle[0], body.position_map_m[1] - middle[1]
+        if abs(dx) + abs(dy) > 14.0 or dx * cos + dy * sin < 0:
+            continue
+        other = Footprint.of(body.position_map_m, body.heading_rad, *body.size_m[:2])
+        if ego.overlaps(other):
+            return True
+    return False
+
+
+def _progress(world: World) -> float:
+    """Return the mean pace as a share of the expert's on the same route."""
+    other, expert = World(world.seed), Expert()
+    while not other.finished:
+        other.step(expert.control(other))
+    pace = world.completion / max(world.time_s, STEP_S)
+    return min(pace / (other.completion / other.time_s), 1.0)
+
+
 def pdm_score(
     no_collision: bool, on_road: bool, progress: float, time_to_collision: float, comfort: float
 ) -> float:
@@ -119,7 +219,7 @@ def comfortable(speed_mps: np.ndarray, yaw_rate_radps: np.ndarray, step_s: float
     )
 
 
-def share_of_windows(kept: np.ndarray, step_s: float) -> float:
+def share_of_windows(kept: np.ndarray, step_s: float = STEP_S) -> float:
     """Return the share of 4 s windows in which all steps kept a limit; a short rest counts too."""
     if not len(kept):
         return 1.0
