@@ -59,11 +59,12 @@ class TaskBatch:
         """Move the tensors to `device`."""
         if device.type == 'cpu':
             return self
-        images = tuple(_to(group, device) for group in self.images)
-        return replace(self, images=images, layout=_to(self.layout, device))
+        images = tuple(move(group, device) for group in self.images)
+        return replace(self, images=images, layout=move(self.layout, device))
 
 
-def _to(holder, device: torch.device):
+def move(holder, device: torch.device):
+    """Return the dataclass `holder` with its tensors on `device`."""
     values = {f.name: getattr(holder, f.name) for f in fields(holder)}
     moved = {
         name: value.to(device, non_blocking=True)

@@ -7,21 +7,23 @@ before its own smaller one. Cross-scale (stage III): a larger teacher of the sam
 
 from functools import partial
 
+import numpy as np
 import torch
 
 from ..model.config import load_config
 from ..model.network import Network
 from ..model.weights import load_network
 from . import losses
-from .batches import TaskBatch
+from .batches import TaskBatch, move
 from .network_forward import NetworkForward
+from .on_policy import OnPolicy
 from .recipe import Recipe, RecipeError
 
 
 class Teacher:
     """A frozen checkpoint and how a student learns from it."""
 
-    def __init__(self, recipe: Recipe, student: Network, device: torch.device):
+    def __init__(self, recipe: Recipe, student: Network, device: torch.device, rank: int = 0):
         config, mine = load_config(recipe.teacher), student.config
         if config.block_size == 1:
             raise RecipeError(
@@ -52,13 +54,23 @@ class Teacher:
         if recipe.compile:
             network.text.compile()
             network.vision.compile()
+        self._rank, self._device = rank, device
+        self._on_policy = OnPolicy(recipe, student, dtype) if recipe.on_policy_every else None
         divergence = getattr(losses, recipe.divergence)
         options = {'beta': recipe.beta} if recipe.divergence == 'jensen_shannon' else {}
         self._divergence = partial(divergence, temperature=recipe.temperature, **options)
 
     def losses(self, model, batch: TaskBatch, step: int) -> dict[str, torch.Tensor]:
-        """Return (1 - r) times the cross-entropy and r times the divergence."""
+        """Return (1 - r) times the cross-entropy and r times the divergence.
+
+        Every `on_policy_every`-th step is about the student's own answers, which nobody should
+        learn by heart: there the divergence stands alone.
+        """
         recipe, layout, share = self._recipe, batch.layout, self._recipe.distillation_share
+        if recipe.on_policy_every and step % recipe.on_policy_every == recipe.on_policy_every - 1:
+            random = np.random.default_rng((recipe.seed, 3, step, self._rank))
+            layout = self._on_policy.lay_out(batch, self.block_size, random)
+            layout, share = move(layout, self._device), 1.0
         with torch.inference_mode():
             wanted = self._forward(layout, batch.images, as_teacher=True)
         logits = model(layout, batch.images)

@@ -168,6 +168,8 @@ def _read(name: str, kind: Any, value: Any, folder: Path) -> Any:
     def number(v: Any, whole: bool) -> bool:
         return type(v) is int or (not whole and type(v) is float)
 
+    if value is None and name in ('teacher', 'mask_token_id'):
+        return None
     if name in ('init', 'output', 'teacher'):
         return folder / value if isinstance(value, str) else refuse('a path')
     if name == 'data':
@@ -203,6 +205,4 @@ def _read(name: str, kind: Any, value: Any, folder: Path) -> Any:
             except ValueError:
                 refuse('a number')
         return float(value) if number(value, False) else refuse('a number')
-    if name == 'mask_token_id' and value is None:
-        return None
     return value if number(value, True) else refuse('a whole number')

@@ -28,10 +28,9 @@ from .recipe import BOOKKEEPING, Recipe, RecipeError
 from .schedule import parameter_groups, rate_factor, set_rates
 from .shards import Shards
 
-WHOLE = sharded.StateDictOptions(
-    full_state_dict=True, cpu_offload=True, flatten_optimizer_state_dict=True
-)
-_STATE = 'state.'
+# Also of a model that is spread over processes.
+WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
+PREFIX = 'network.'  # of weights in the module that is trained
 
 
 class Trainer:
@@ -68,7 +67,8 @@ class Trainer:
             parameter_groups(network, recipe), betas=recipe.betas, fused=True
         )
         self.model, self.optimizer = self.accelerator.prepare(forward, optimizer)
-        self.teacher = Teacher(recipe, network, device) if recipe.teacher else None
+        rank = self.accelerator.process_index
+        self.teacher = Teacher(recipe, network, device, rank) if recipe.teacher else None
         self.batches = Batches(
             examples,
             Layout(
@@ -80,7 +80,7 @@ class Trainer:
             recipe.seed,
             image_sizes=recipe.image_sizes,
             micro_batch=recipe.micro_batch,
-            rank=self.accelerator.process_index,
+            rank=rank,
             processes=self.accelerator.num_processes,
         )
 
@@ -170,14 +170,17 @@ class Trainer:
         self.accelerator.wait_for_everyone()
         if not self.accelerator.is_main_process:
             return None
-        prefix = 'network.'
         return checkpoints.save(
             self.recipe.output,
             self.step,
             self.recipe.init,
             self.config_json,
-            {n.removeprefix(prefix): t.contiguous() for n, t in weights.items()},
-            {n: t for n, t in optimizer.items() if n.startswith(_STATE)},
+            {name.removeprefix(PREFIX): t.contiguous() for name, t in weights.items()},
+            {
+                f'{name.removeprefix(PREFIX)}/{kind}': tensor
+                for name, tensors in optimizer['state'].items()
+                for kind, tensor in tensors.items()
+            },
             {'recipe': self.recipe.to_json()},
             self.recipe.keep_checkpoints,
         )
@@ -192,11 +195,14 @@ class Trainer:
         whole = sharded.get_optimizer_state_dict(
             self.model, self.optimizer.optimizer, options=WHOLE
         )
+        for key, tensor in optimizer.items():
+            name, kind = key.split('/')
+            whole['state'].setdefault(PREFIX + name, {})[kind] = tensor
         sharded.set_state_dict(
             self.model,
             self.optimizer.optimizer,
-            model_state_dict={f'network.{name}': tensor for name, tensor in weights.items()},
-            optim_state_dict={**whole, **optimizer},
+            model_state_dict={PREFIX + name: tensor for name, tensor in weights.items()},
+            optim_state_dict=whole,
             options=WHOLE,
         )
         self.step = state['step']
