@@ -11,7 +11,7 @@ import numpy as np
 
 from .pacing import HARDEST_MPS2, HOLD_MPS2, cruising, following, stopping
 from .traffic import HEADWAY_S, STANDSTILL_GAP_M, stop_distances
-from .vehicle import VEHICLE, Control, VehicleState, curvature_of, steering_for
+from .vehicle import VEHICLE, Control, VehicleState, steering_for
 
 if TYPE_CHECKING:
     from .world import World
@@ -22,7 +22,7 @@ WAYPOINT_STEPS = range(5, 41, 5)
 JERK_STEP_MPS2 = 0.75  # how far the asked acceleration may be from the present one
 URGENT_MPS2 = -2.8  # below this, as far as need be
 STEERING_PREVIEW_S = 0.25  # the steering takes its time
-LEAD_KEEPS_S = 1.0  # how long the vehicle ahead is taken to go on accelerating
+RECOVERY_MPS2 = 3.0  # to the side, on top of the curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +108,9 @@ def steer(world: 'World', ego: VehicleState, s_m: float) -> float:
     # Damped spring over the way, softer at speed.
     length = max(3.0, 0.75 * v)
     back = -aside / (length * length) - 1.6 * math.sin(error) / length
-    most = min(0.25, 2.0 / max(v * v, 1.0))
+    most = min(0.25, RECOVERY_MPS2 / max(v * v, 1.0))
     ahead = s_m + STEERING_PREVIEW_S * v
     curvature = guide.at(ahead)[2] + min(max(back, -most), most)
     if v < 0.05:  # no steering at rest
         return ego.steering_rad
     return steering_for(curvature)
-
-
-def lateral_acceleration(ego: VehicleState) -> float:
-    """Return the acceleration to the left in m/s²."""
-    return ego.speed_mps**2 * curvature_of(ego.steering_rad)

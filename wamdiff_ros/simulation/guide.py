@@ -13,10 +13,10 @@ from .route import STEP_M, Route
 from .vehicle import VEHICLE
 
 CLEARANCE_M = 0.65  # between the ego's side and what intrudes
-LATERAL_MPS2 = 1.8  # in curves
-SLOWEST_TURN_MPS = 3.2
-SLOWING_MPS2 = 1.4  # before a lower limit
-SPEEDING_UP_MPS2 = 1.3  # after it
+LATERAL_MPS2 = 2.2  # in curves
+SLOWEST_TURN_MPS = 3.5
+SLOWING_MPS2 = 1.8  # before a lower limit
+SPEEDING_UP_MPS2 = 1.5  # after it
 RAMP_M = 13.0  # of the offset, before and after
 BEFORE_M = VEHICLE.front_m + 1.5  # the offset is complete here before an obstacle
 BEHIND_M = VEHICLE.rear_overhang_m + 1.0

@@ -7,11 +7,11 @@ the expert too.
 
 import math
 
-BRAKING_MPS2 = 2.0  # comfortable
-EASING_1PS = 1.1  # speed per distance at the very end of a stop
+BRAKING_MPS2 = 2.1  # comfortable
+EASING_1PS = 1.5  # speed per distance at the very end of a stop
 GAIN_1PS = 0.9  # of the difference between allowed and present speed
 HARDEST_MPS2 = 6.0
-ACCELERATION_MPS2 = 1.6
+ACCELERATION_MPS2 = 1.8
 STANDING_MPS = 0.25
 ARRIVED_M = 0.25  # a standing vehicle this close to its stop stays there
 CREEP_M = 1.0  # and so does one that stands a little farther away

@@ -12,6 +12,7 @@ import numpy as np
 from ..types import Command
 from .ground import SHOULDER_M, parking_lateral_m
 from .guide import Guide, Obstacle
+from .pacing import distance_for, speed_for
 from .route import RUN_OUT_M, Route
 from .scene import Body, BodyKind, Colour, Light
 from .scenery import Features, Roadworks
@@ -45,21 +46,22 @@ class Scenario:
     crossings: list[Crossing] = field(default_factory=list)
     bystanders: list[Bystander] = field(default_factory=list)
     cross_traffic: list[CrossTraffic] = field(default_factory=list)
-    starts_at_rest: bool = False
+    start_speed_mps: float = 0.0
 
 
 def empty_scenario(route: Route) -> Scenario:
     """Return nothing but road and green lights."""
     stops = [junction.stop_s for junction in route.junctions if junction.signal is not None]
-    return Scenario(signals=[SignalState(s, 'green', 0.0, 0.0, Light.GREEN) for s in stops])
+    signals = [SignalState(s, 'green', 0.0, 0.0, Light.GREEN) for s in stops]
+    return Scenario(signals=signals, start_speed_mps=Guide(route).limit_at(START_S))
 
 
 def draw_scenario(route: Route, rng: np.random.Generator) -> Scenario:
     """Return a random scenario; one state of `rng`, one scenario."""
     scenario = empty_scenario(route)
-    scenario.starts_at_rest = bool(rng.uniform() < 0.3)
+    scenario.start_speed_mps = 0.0
     _draw_signals(scenario, route, rng)
-    lead = rng.uniform() < 0.45
+    lead = rng.uniform() < 0.42
     first_s = 95.0 if lead else 58.0
     taken: list[tuple[float, float]] = []
     count = 0
@@ -71,8 +73,11 @@ def draw_scenario(route: Route, rng: np.random.Generator) -> Scenario:
     intrusions = [0.45, 0.2] if count < 3 else [0.0, 0.0]
     for chance in intrusions:
         _draw_bay(scenario, route, rng, taken, intrudes=bool(rng.uniform() < chance))
+    guide = Guide(route, scenario.obstacles)
+    if rng.uniform() < 0.7:
+        scenario.start_speed_mps = _safe_start_mps(route, guide)
     if lead:
-        _draw_lead(scenario, route, rng)
+        _draw_lead(scenario, route, guide, rng)
     _draw_oncoming(scenario, route, rng)
     _draw_bystanders(scenario, route, rng)
     return scenario
@@ -85,9 +90,9 @@ def _draw_signals(scenario: Scenario, route: Route, rng: np.random.Generator) ->
         signal = scenario.signals[junction.signal]
         signal.programme = ('green', 'turns red', 'red first')[rng.choice(3, p=[0.3, 0.4, 0.3])]
         if signal.programme == 'turns red':
-            signal.trigger_m, signal.red_s = float(rng.uniform(28, 42)), float(rng.uniform(4, 8))
+            signal.trigger_m, signal.red_s = float(rng.uniform(28, 42)), float(rng.uniform(5, 10))
         elif signal.programme == 'red first':
-            signal.trigger_m, signal.red_s = float(rng.uniform(42, 58)), float(rng.uniform(4, 10))
+            signal.trigger_m, signal.red_s = float(rng.uniform(42, 58)), float(rng.uniform(5, 11))
             signal.light = Light.RED
         sides = {Command.LEFT, Command.RIGHT} <= set(junction.arms)
         if junction.command is not Command.STRAIGHT or not sides or signal.programme == 'green':
@@ -130,7 +135,7 @@ def _draw_crossing(scenario, route, rng, taken, first_s: float) -> bool:
         end_lateral_m=3 * half + SHOULDER_M + 1.6,
         speed_mps=float(rng.uniform(2.4, 3.2) if cyclist else rng.uniform(1.2, 1.6)),
         trigger_m=float(rng.uniform(26, 36)),
-        delay_s=float(rng.uniform(0.0, 0.8) + 1.0 * cyclist),
+        delay_s=float(rng.uniform(0.0, 3.5) + 1.0 * cyclist),
     )
     scenario.crossings.append(crossing)
     if rng.uniform() < 0.5:
@@ -162,20 +167,26 @@ def _draw_bay(scenario, route, rng, taken, intrudes: bool) -> None:
         scenario.parked += (Body(BodyKind.CAR, (x, y), heading, size, _one(rng, PAINTS)),)
 
 
-def _draw_lead(scenario: Scenario, route: Route, rng: np.random.Generator) -> None:
-    truck = rng.uniform() < 0.25
+def _safe_start_mps(route: Route, guide: Guide) -> float:
+    """Return the speed to begin with: there may be a red light ahead."""
+    front_s = START_S + VEHICLE.front_m
+    lines = [j.stop_s - front_s - 5.0 for j in route.junctions if j.signal is not None]
+    return min([guide.limit_at(START_S), *(speed_for(line) for line in lines)])
+
+
+def _draw_lead(scenario: Scenario, route: Route, guide: Guide, rng: np.random.Generator) -> None:
+    truck = rng.uniform() < 0.2
     kind = BodyKind.TRUCK if truck else BodyKind.CAR
-    cruise = route.speed_limit_mps * float(rng.uniform(0.55, 0.95))
+    cruise = route.speed_limit_mps * float(rng.uniform(0.65, 0.95))
     half = SIZES_M[kind][0] / 2
-    if scenario.starts_at_rest:
-        speed, gap = 0.0, float(rng.uniform(4, 14))
-    else:
-        speed, gap = cruise, 6.0 + 1.6 * route.speed_limit_mps + float(rng.uniform(0, 12))
+    start = scenario.start_speed_mps
+    gap = float(rng.uniform(4, 14) + distance_for(start) * rng.uniform(1.0, 1.3))
     s = START_S + VEHICLE.front_m + gap + half
+    speed = min(cruise, guide.limit_at(s), 2.0 * start)
     stops = []
     for chance in (0.7, 0.3):
         stop_s = float(rng.uniform(70, route.length_m - 40))
-        hold_s = float(rng.uniform(1.5, 5.0))
+        hold_s = float(rng.uniform(3.0, 7.0))
         if (
             rng.uniform() < chance
             and stop_s > s + 35
@@ -186,8 +197,6 @@ def _draw_lead(scenario: Scenario, route: Route, rng: np.random.Generator) -> No
     if len(stops) == 2 and stops[1][0] - stops[0][0] < 50:
         stops.pop()
     scenario.lead = Lead(kind, _one(rng, PAINTS), s, speed, cruise, tuple(stops))
-    limit = Guide(route, scenario.obstacles).limit_at(s)
-    scenario.lead.speed_mps = min(speed, limit)
 
 
 def _may_stand(scenario: Scenario, route: Route, front_s: float, half_m: float) -> bool:

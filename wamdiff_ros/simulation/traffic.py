@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..types import Command
 from .guide import Guide
-from .pacing import HARDEST_MPS2, cruising, following, stopping
+from .pacing import HARDEST_MPS2, cruising, distance_for, following, stopping
 from .route import Junction, Route
 from .scene import Body, BodyKind, Colour, Light
 
@@ -22,6 +22,7 @@ SIZES_M = {
 }
 AMBER_S = 3.0
 AMBER_BRAKING_MPS2 = 3.0  # who would have to brake harder drives on
+LEAD_AMBER_BRAKING_MPS2 = 1.9  # lights look at the ego vehicle and may surprise who is ahead
 STOP_MARGIN_M = 1.0  # bumpers stop this far before a line
 CROSSING_MARGIN_M = 4.5  # and before somebody's way across
 STANDSTILL_GAP_M = 3.5
@@ -53,7 +54,9 @@ class SignalState:
         """Advance; amber comes only while there is room for a comfortable stop."""
         if self.since_s is None:
             distance = self.stop_s - ego_front_s
-            needed = max(self.trigger_m, ego_speed_mps**2 / 3.2 + 5.0)
+            # Whoever accelerates still has to notice.
+            needed = distance_for(ego_speed_mps) + STOP_MARGIN_M + 0.5 * ego_speed_mps + 2.0
+            needed = max(needed, self.trigger_m)
             if self.programme != 'green' and 0.0 < distance < needed:
                 self.since_s = 0.0
             else:
@@ -93,7 +96,8 @@ class Crossing:
         """Advance; `front_s` and `speed_mps` are of the vehicle that comes next."""
         if self.since_s is None:
             distance = self.s_m - front_s
-            if 0.0 < distance < max(self.trigger_m, speed_mps**2 / 3.0 + 10.0):
+            needed = distance_for(speed_mps) + CROSSING_MARGIN_M + 0.5 * speed_mps + 2.0
+            if 0.0 < distance < max(self.trigger_m, needed):
                 self.since_s = 0.0
             return
         self.since_s += dt_s
@@ -182,7 +186,9 @@ class Lead:
         _, _, _, limit, slope = guide.at(self.s_m)
         wanted = cruising(self.speed_mps, min(limit, self.cruise_mps),
                           slope if limit < self.cruise_mps else 0.0)  # fmt: skip
-        stops = stop_distances(self.front_s, self.speed_mps, junctions, lights, crossings)
+        stops = stop_distances(
+            self.front_s, self.speed_mps, junctions, lights, crossings, LEAD_AMBER_BRAKING_MPS2
+        )
         for _, distance in stops:
             wanted = min(wanted, stopping(self.speed_mps, distance))
         if self.stops and self.front_s < self.stops[0][0] + 5.0:
@@ -316,6 +322,7 @@ def stop_distances(
     junctions: tuple[Junction, ...],
     lights: list[Light],
     crossings: list[Crossing],
+    amber_braking_mps2: float = AMBER_BRAKING_MPS2,
 ) -> list[tuple[str, float]]:
     """Return (why, how far ahead) a vehicle on the ego lane has to stop.
 
@@ -325,7 +332,7 @@ def stop_distances(
     for junction in junctions:
         if junction.signal is not None:
             light = lights[junction.signal]
-            distance = signal_distance(front_s, speed_mps, junction, light)
+            distance = signal_distance(front_s, speed_mps, junction, light, amber_braking_mps2)
             if distance is not None:
                 distances.append((light.value, distance))
     for crossing in crossings:
@@ -336,7 +343,11 @@ def stop_distances(
 
 
 def signal_distance(
-    front_s: float, speed_mps: float, junction: Junction, light: Light
+    front_s: float,
+    speed_mps: float,
+    junction: Junction,
+    light: Light,
+    amber_braking_mps2: float,
 ) -> float | None:
     """Return the way to stop in for a light of the ego lane, or None to drive on."""
     distance = junction.stop_s - front_s
@@ -344,14 +355,16 @@ def signal_distance(
         return None
     if distance < 0.0:  # over the line, before the box: who stands stays
         return junction.start_s - front_s if speed_mps < 1.0 else None
-    if light is Light.AMBER and not _can_stop(speed_mps, distance):
+    if light is Light.AMBER and not _can_stop(speed_mps, distance, amber_braking_mps2):
         return None
     return distance - STOP_MARGIN_M
 
 
 def obeying(light: Light, speed_mps: float, distance_m: float) -> float:
     """Return the acceleration that a light allows, `distance_m` before its line."""
-    if light is Light.GREEN or (light is Light.AMBER and not _can_stop(speed_mps, distance_m)):
+    if light is Light.GREEN or (
+        light is Light.AMBER and not _can_stop(speed_mps, distance_m, AMBER_BRAKING_MPS2)
+    ):
         return math.inf
     return stopping(speed_mps, distance_m - STOP_MARGIN_M)
 
@@ -369,5 +382,5 @@ def advance(
     return speed, acceleration, (speed + speed_mps) / 2 * dt_s
 
 
-def _can_stop(speed_mps: float, distance_m: float) -> bool:
-    return speed_mps * speed_mps / (2 * max(distance_m, 0.1)) <= AMBER_BRAKING_MPS2
+def _can_stop(speed_mps: float, distance_m: float, braking_mps2: float) -> bool:
+    return speed_mps * speed_mps / (2 * max(distance_m, 0.1)) <= braking_mps2

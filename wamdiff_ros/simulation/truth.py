@@ -142,7 +142,7 @@ class Truth:
 def truth(world: World, plan: ExpertPlan | None = None) -> Truth:
     """Return the truth about now; `plan` is the expert's, made here where it is not given."""
     plan = plan or Expert().plan(world)
-    objects = critical_objects(world)
+    objects = critical_objects(world, plan.reason)
     longitudinal, lateral = longitudinal_of(plan), lateral_of(world, plan)
     reason = _reason(world, plan, longitudinal, lateral)
     # The same instant is always worded alike.
@@ -150,18 +150,18 @@ def truth(world: World, plan: ExpertPlan | None = None) -> Truth:
     return Truth(objects, words.choice(EXPLANATIONS[reason]), longitudinal, lateral, reason)
 
 
-def critical_objects(world: World) -> dict[str, bool]:
-    """Return the yes/no fields, in their order."""
+def critical_objects(world: World, reason: str = '') -> dict[str, bool]:
+    """Return the yes/no fields, in their order; the reason for what the expert does counts."""
     present = {
         'nearby_vehicle': any(_near_vehicles(world)),
-        'pedestrian': _gives_way(world, BodyKind.PEDESTRIAN),
-        'cyclist': _gives_way(world, BodyKind.CYCLIST),
+        'pedestrian': reason == 'pedestrian' or _gives_way(world, BodyKind.PEDESTRIAN),
+        'cyclist': reason == 'cyclist' or _gives_way(world, BodyKind.CYCLIST),
         'construction': any(
             world.s_m + VEHICLE.front_m - works.start_s > -WORKS_M
             and world.s_m + VEHICLE.front_m < works.end_s - 3.0
             for works in world.features.roadworks
         ),
-        'traffic_element': _signal_ahead(world) is not None,
+        'traffic_element': reason in ('red', 'amber') or _signal_ahead(world) is not None,
         'weather_condition': _bad_weather(world),
         'conflicting_vehicle': any(
             _in_picture(world, *body.position_map_m, CONFLICT_M)

@@ -112,11 +112,11 @@ class World:
         self._steps = 0
         self.s_m, self.lateral_m = START_S, 0.0
         x, y, heading, _ = self.route.at(START_S)
-        speed = 0.0 if scenario.starts_at_rest else self.guide.limit_at(START_S)
-        self.ego = VehicleState(x, y, heading, speed)
+        self.ego = VehicleState(x, y, heading, scenario.start_speed_mps)
         self.events: list[Fault] = []
         self.history: list[tuple[float, VehicleState]] = [(0.0, self.ego)]
         self._touching: set[str] = set()
+        self._off_road = False
         self._wrong_way_s = 0.0
         self._deviation_m = 0.0
         self.time_limit_s = WAITING_S + self.route.length_m / SLOWEST_MPS
@@ -331,10 +331,9 @@ class World:
             if beyond > 0:
                 beyond = min(beyond, self._beyond_box(s, x, y, half_track))
             away = max(away, beyond)
-        if away > OFF_ROAD_M and 'off_road' not in self._touching:
+        if away > OFF_ROAD_M and not self._off_road:
             self._report('off_road', f'at {self.s_m:.0f} m')
-        if away > OFF_ROAD_M:
-            self._touching.add('off_road')
+        self._off_road = away > OFF_ROAD_M
         in_box = any(j.start_s - 1 < self.s_m < j.end_s + 1 for j in self.route.junctions)
         wrong = self.lateral_m - self.guide.at(self.s_m)[0] > (
             self.route.lane_width_m / 2 + WRONG_WAY_M
