@@ -1,7 +1,8 @@
 """What there is to say about an instant of the world, derived from its state.
 
 The fields are those of Fast-dDrive's scene descriptions; those that this world lacks are always
-no. What counts is near enough to matter and inside the front camera's picture.
+no. What counts is near enough to matter, inside the front camera's picture, and not hidden by a
+vehicle.
 """
 
 import math
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from ..training.records import OBJECTS
 from ..types import Command
 from .expert import Expert, ExpertPlan
-from .scene import BodyKind, Light
+from .scene import BodyKind, Light, Signal
+from .sight import is_hidden
 from .vehicle import VEHICLE
 from .world import World
 
@@ -21,6 +23,7 @@ LATERAL = ('keep_lane', 'shift_left', 'shift_right', 'turn_left', 'turn_right')
 
 VEHICLE_M = 30.0  # how near the middle of a vehicle, a person … is to count
 PERSON_M = 35.0
+CHEST_M = 1.2  # of people, to be seen over cars
 WORKS_M = 35.0
 SIGNAL_M = 45.0  # to the stop line
 CONFLICT_M = 40.0
@@ -124,6 +127,13 @@ EXPLANATIONS = {
         'We follow our lane on the free road.',
     ),
 }
+# The field that says that a reason can be seen.
+SEEN_AS = {
+    'red': 'traffic_element',
+    'amber': 'traffic_element',
+    'pedestrian': 'pedestrian',
+    'cyclist': 'cyclist',
+}
 # Everything that can be said, for a tokenizer.
 WORDINGS = (*LONGITUDINAL, *LATERAL, *(text for kind in EXPLANATIONS.values() for text in kind))
 
@@ -144,7 +154,7 @@ def truth(world: World, plan: ExpertPlan | None = None) -> Truth:
     plan = plan or Expert().plan(world)
     objects = critical_objects(world, plan.reason)
     longitudinal, lateral = longitudinal_of(plan), lateral_of(world, plan)
-    reason = _reason(world, plan, longitudinal, lateral)
+    reason = _reason(world, plan, objects, longitudinal, lateral)
     # The same instant is always worded alike.
     words = random.Random(world.seed * 100_003 + round(world.time_s * 10))
     return Truth(objects, words.choice(EXPLANATIONS[reason]), longitudinal, lateral, reason)
@@ -200,9 +210,13 @@ def lateral_of(world: World, plan: ExpertPlan) -> str:
     return 'shift_left' if shift > 0 else 'shift_right'
 
 
-def _reason(world: World, plan: ExpertPlan, longitudinal: str, lateral: str) -> str:
+def _reason(
+    world: World, plan: ExpertPlan, objects: dict[str, bool], longitudinal: str, lateral: str
+) -> str:
     """Return the key of the explanation: what limits the speed first, else what is special."""
     reason = plan.reason
+    if world.lead is not None and not objects.get(SEEN_AS.get(reason, ''), True):
+        reason = 'lead'  # it hides what the expert stops for
     if longitudinal == 'wait':
         if reason == 'amber':
             reason = 'red'
@@ -244,24 +258,33 @@ def _near_vehicles(world: World) -> Iterator[bool]:
 
 
 def _gives_way(world: World, kind: BodyKind) -> bool:
-    return any(
-        c.kind is kind
-        and c.in_the_way
-        and _in_picture(world, *world.route.pose(c.s_m, c.lateral_m)[:2], PERSON_M)
-        for c in world.crossings
-    )
+    for crossing in world.crossings:
+        if crossing.kind is kind and crossing.in_the_way:
+            x, y, _ = world.route.pose(crossing.s_m, crossing.lateral_m)
+            if _in_picture(world, x, y, PERSON_M) and not is_hidden(world, x, y, CHEST_M):
+                return True
+    return False
 
 
 def _signal_ahead(world: World) -> Light | None:
-    """Return the light of the next junction, near enough and in the picture."""
+    """Return the light of the next junction, if it is near enough and to be seen."""
     front_s = world.s_m + VEHICLE.front_m
     for junction in world.route.junctions:
         if junction.signal is None or not -1.0 < junction.stop_s - front_s < SIGNAL_M:
             continue
         signal = world.scene.signals[junction.signal]
-        if _in_picture(world, *signal.position_map_m, 2 * SIGNAL_M):
+        x, y = _lamps(signal)
+        if _in_picture(world, x, y, 2 * SIGNAL_M) and not is_hidden(
+            world, x, y, signal.lamp_height_m
+        ):
             return world.lights[junction.signal]
     return None
+
+
+def _lamps(signal: Signal) -> tuple[float, float]:
+    """Return where the lamps hang, left of the mast for the drivers that they face."""
+    (x, y), heading = signal.position_map_m, signal.heading_rad
+    return x + signal.arm_left_m * math.sin(heading), y - signal.arm_left_m * math.cos(heading)
 
 
 def _bad_weather(world: World) -> bool:
