@@ -12,9 +12,9 @@ from .expert import Expert
 from .vehicle import VEHICLE, Control
 from .world import World
 
-CALM_S = (1.5, 5.0)  # between two pushes, and before the first
+CALM_S = (2.0, 8.0)  # between two pushes, and before the first
 RETRY_S = 0.5  # after a push that the expert would not recover from
-RECOVERY_S = 4.0
+RECOVERY_S = 3.0
 LASTS_S = (0.5, 1.5)  # of wrong controls
 MOVING_MPS = 1.0
 
@@ -50,7 +50,7 @@ class Disturbances:
             return
         _jump(world, push)
         self._push, self._ends_s = push, world.time_s + push.lasts_s
-        self._next_s = self._ends_s + RECOVERY_S / 2 + self._random.uniform(*CALM_S)
+        self._next_s = self._ends_s + self._random.uniform(*CALM_S)
 
     def disturbed(self, world: World, control: Control) -> Control:
         """Return the control with the error of a push that lasts."""

@@ -22,7 +22,7 @@ class Settings:
     every_s: float = 0.3
     image_size: tuple[int, int] = (256, 128)  # width, height
     cameras: tuple[str, ...] = ('front',)
-    keep_standing: float = 0.3
+    keep_standing: float = 1.0
     keep_cruising: float = 0.5
     disturbances: bool = True
     model: str = ''  # DAgger: checkpoint folder that drives

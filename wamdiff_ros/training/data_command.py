@@ -62,7 +62,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         help='front, left, right (front)',
     )
     parser.add_argument(
-        '--keep-standing', type=_share, default=0.3, metavar='P',
+        '--keep-standing', type=_share, default=1.0, metavar='P',
         help='share of the records kept where the vehicle stands and will stand (%(default)s)',
     )  # fmt: skip
     parser.add_argument(

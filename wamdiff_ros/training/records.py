@@ -217,8 +217,8 @@ def corpus(templates: PromptTemplates, wordings: Iterable[str]) -> Iterator[str]
     yield from (templates.navigation, templates.description)
     for said in (False, True):
         yield f'critical_objects: {_format_objects(dict.fromkeys(OBJECTS, said))}\n'
-    yield from (f'{name}: ' for name in SECTIONS)
-    yield from wordings
+    # As they stand in an answer: a tokenizer takes a word with the space before it.
+    yield from (f'{name}: {words}\n' for words in wordings for name in SECTIONS[1:])
 
 
 def decode_image(data: bytes) -> np.ndarray:
