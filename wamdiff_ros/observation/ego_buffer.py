@@ -125,7 +125,7 @@ class EgoBuffer:
             return before
         if after is None:
             return _extrapolate(before, time_ns)
-        return _interpolate(before, after, time_ns)
+        return interpolate(before, after, time_ns)
 
     def _measured_at(self, samples: list, time_ns: int) -> tuple[float, float]:
         before, after = self._around('acceleration', samples, _sample_stamp_ns, time_ns)
@@ -216,7 +216,8 @@ def _mix(a: tuple, b: tuple, share: float) -> tuple:
     return tuple(x + share * (y - x) for x, y in zip(a, b, strict=True))
 
 
-def _interpolate(before: EgoState, after: EgoState, time_ns: int) -> EgoState:
+def interpolate(before: EgoState, after: EgoState, time_ns: int) -> EgoState:
+    """Return the state in between."""
     share = (time_ns - before.stamp_ns) / (after.stamp_ns - before.stamp_ns)
     rotations = Rotation.from_quat([before.orientation_xyzw, after.orientation_xyzw])
     return replace(
@@ -226,6 +227,9 @@ def _interpolate(before: EgoState, after: EgoState, time_ns: int) -> EgoState:
         orientation_xyzw=_quaternion(Slerp([0.0, 1.0], rotations)(share)),
         velocity_base_mps=_mix(before.velocity_base_mps, after.velocity_base_mps, share),
         yaw_rate_radps=_mix((before.yaw_rate_radps,), (after.yaw_rate_radps,), share)[0],
+        acceleration_base_mps2=_mix(
+            before.acceleration_base_mps2, after.acceleration_base_mps2, share
+        ),
     )
 
 

@@ -120,6 +120,12 @@ def command(message: NavigationCommand) -> Command:
 # -- nouns to messages --------------------------------------------------------------------------
 
 
+def command_message(command: Command, from_ns: int) -> NavigationCommand:
+    """Return the command as it holds from `from_ns` on."""
+    (value,) = [value for value, known in _COMMANDS.items() if known is command]
+    return NavigationCommand(header=Header(stamp=time_message(from_ns)), command=value)
+
+
 def planned_trajectory(
     publication: Publication, sequence: int, in_fixed_frame: bool
 ) -> PlannedTrajectory:
