@@ -23,14 +23,19 @@ def body(item: Body) -> Mesh:
 
 def shadow(item: Body) -> Mesh:
     """Return the dark ground below a road user."""
-    x, y = (value / 2 + 0.12 for value in item.size_m[:2])
+    mesh = _shadow(float(item.size_m[0]), float(item.size_m[1]))
+    return mesh.placed(item.position_map_m, item.heading_rad)
+
+
+@lru_cache(maxsize=512)
+def _shadow(length: float, width: float) -> Mesh:
+    x, y = length / 2 + 0.12, width / 2 + 0.12
     corner = min(x, y) * 0.45
     outline = [
         (-x, -y + corner), (-x + corner, -y), (x - corner, -y), (x, -y + corner),
         (x, y - corner), (x - corner, y), (-x + corner, y), (-x, y - corner),
     ]  # fmt: skip
-    mesh = polygon([(a, b, 0.0) for a, b in outline], (34, 35, 38))
-    return mesh.placed(item.position_map_m, item.heading_rad)
+    return polygon([(a, b, 0.0) for a, b in outline], (34, 35, 38))
 
 
 @lru_cache(maxsize=512)

@@ -18,31 +18,29 @@ class Mesh:
     """T flat triangles; those that glow shine by themselves, whatever the light."""
 
     corners_m: np.ndarray  # float32 [T, 3, 3]: triangle, corner, axis
-    normals: np.ndarray  # float32 [T, 3], unit length
     colours: np.ndarray  # float32 [T, 3], 0 … 255
     glow: np.ndarray  # bool [T]
 
     def placed(self, position_m: Sequence[float], heading_rad: float) -> Mesh:
-        """Return the mesh turned about z, then moved by `position_m` (two or three axes)."""
+        """Return the mesh turned about z, then moved by `position_m` (x, y)."""
         cos, sin = np.cos(heading_rad), np.sin(heading_rad)
         rotation = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]], np.float32)
-        offset = np.zeros(3, np.float32)
-        offset[: len(position_m)] = position_m
-        return Mesh(
-            self.corners_m @ rotation + offset, self.normals @ rotation, self.colours, self.glow
-        )
+        offset = np.array([*position_m, 0], np.float32)
+        return Mesh(self.corners_m @ rotation + offset, self.colours, self.glow)
 
     def tilted(self, angle_rad: float, pivot_m: tuple[float, float, float]) -> Mesh:
         """Return the mesh turned about the y axis through `pivot_m`; positive moves x down."""
         cos, sin = np.cos(angle_rad), np.sin(angle_rad)
         rotation = np.array([[cos, 0, -sin], [0, 1, 0], [sin, 0, cos]], np.float32)
         pivot = np.array(pivot_m, np.float32)
-        return Mesh(
-            (self.corners_m - pivot) @ rotation + pivot,
-            self.normals @ rotation,
-            self.colours,
-            self.glow,
-        )
+        return Mesh((self.corners_m - pivot) @ rotation + pivot, self.colours, self.glow)
+
+    def normals(self) -> np.ndarray:
+        """Return the outward unit normals, float32 [T, 3]."""
+        a, b, c = np.moveaxis(self.corners_m, 1, 0)
+        (ux, uy, uz), (vx, vy, vz) = (b - a).T, (c - a).T
+        normals = np.stack([uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx], axis=1)
+        return normals / np.maximum(np.sqrt((normals**2).sum(axis=1, keepdims=True)), 1e-12)
 
 
 def merge(meshes: Iterable[Mesh]) -> Mesh:
@@ -50,7 +48,6 @@ def merge(meshes: Iterable[Mesh]) -> Mesh:
     parts = [EMPTY, *meshes]
     return Mesh(
         np.concatenate([part.corners_m for part in parts]),
-        np.concatenate([part.normals for part in parts]),
         np.concatenate([part.colours for part in parts]),
         np.concatenate([part.glow for part in parts]),
     )
@@ -61,11 +58,9 @@ def triangles(
 ) -> Mesh:
     """Return a mesh of corners [T, 3, 3] in one colour, or in T colours."""
     corners = np.asarray(corners_m, np.float32).reshape(-1, 3, 3)
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    length = np.linalg.norm(normals, axis=1, keepdims=True)
-    normals = (normals / np.maximum(length, 1e-12)).astype(np.float32)
-    colours = np.broadcast_to(np.asarray(colour, np.float32), (len(corners), 3))
-    return Mesh(corners, normals, colours, np.full(len(corners), glow))
+    colours = np.empty((len(corners), 3), np.float32)
+    colours[:] = colour
+    return Mesh(corners, colours, np.full(len(corners), glow))
 
 
 EMPTY = triangles(np.zeros((0, 3, 3)))

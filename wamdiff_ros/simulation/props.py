@@ -1,5 +1,7 @@
 """Meshes of what never moves: ground, buildings, trees, roadworks, traffic lights."""
 
+from typing import Any
+
 import numpy as np
 
 from .meshes import (
@@ -28,9 +30,10 @@ SURFACE_COLOURS: dict[Surface, Colour] = {
 ROUGH = {Surface.SIDEWALK: 0.035, Surface.ASPHALT: 0.03, Surface.ROADWORKS: 0.12}
 
 LAND_RADIUS_M = 700.0
+FOG_STEP_M = 8.0  # fog is exact at corners, and between them a guess
 TUFTS_PER_M = 0.5  # of road
 WHITE, BLACK, STEEL = (236, 236, 232), (18, 18, 20), (96, 100, 104)
-ORANGE, RED = (255, 106, 20), (206, 28, 30)
+ORANGE, RED, GLASS = (255, 106, 20), (206, 28, 30), (58, 72, 92)
 
 LAMP_DIAMETER_M = 0.6  # twice the real thing: a pixel or two more of a small picture
 LIT: dict[Light, Colour] = {
@@ -63,7 +66,7 @@ def tufts(scene: Scene) -> Mesh:
 
 
 def _tufts(strip: Strip, colour: np.ndarray, random: np.random.Generator) -> Mesh:
-    left, right = strip.left_map_m, strip.right_map_m
+    left, right = _edges(strip)
     steps = np.linalg.norm(np.diff(left, axis=0), axis=1)
     count = int(steps.sum() * TUFTS_PER_M)
     if count == 0:
@@ -97,17 +100,27 @@ def surface(scene: Scene, kind: Surface) -> Mesh:
     for strip in scene.strips:
         if strip.surface is not kind or len(strip.left_map_m) < 2:
             continue
-        left, right = (
-            np.pad(np.asarray(edge, float), ((0, 0), (0, 1)))
-            for edge in (strip.left_map_m, strip.right_map_m)
-        )
+        left, right = (np.pad(edge, ((0, 0), (0, 1))) for edge in _edges(strip))
         corners = quads(right[:-1], right[1:], left[1:], left[:-1])
         shade = 1 + ROUGH.get(kind, 0.0) * (random.random((len(left) - 1, 1)) * 2 - 1)
         colours = np.array(SURFACE_COLOURS[kind], np.float32) * shade
         mesh = triangles(corners, np.repeat(colours, 2, axis=0))
-        mesh.normals[:] = (0, 0, 1)  # whichever edge the world calls left
+        below = mesh.normals()[:, 2] < 0  # whichever edge is called left, one looks from above
+        mesh.corners_m[below] = mesh.corners_m[below, ::-1]
         parts.append(mesh)
     return merge(parts)
+
+
+def _edges(strip: Strip) -> tuple[np.ndarray, np.ndarray]:
+    """Return left and right edge [M, 2] with points close enough for fog to thicken smoothly."""
+    edges = np.stack([strip.left_map_m, strip.right_map_m], axis=1).astype(float)
+    step_m = np.linalg.norm(np.diff(edges, axis=0), axis=2).max(axis=1)
+    pieces = np.maximum(np.ceil(step_m / FOG_STEP_M), 1).astype(int)
+    at = np.repeat(np.arange(len(pieces)), pieces)
+    within = (np.arange(len(at)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) / pieces[at]
+    within = within[:, None, None]
+    points = np.concatenate([edges[at] * (1 - within) + edges[at + 1] * within, edges[-1:]])
+    return points[:, 0], points[:, 1]
 
 
 def prop(item: Prop, daylight: float) -> Mesh:
@@ -145,37 +158,39 @@ def _building(
     random: np.random.Generator,
 ) -> Mesh:
     """Walls with a grid of windows: bands of glass with pillars over them."""
-    parts = [box((0, 0, height / 2), (length, width, height), colour, _darker(colour, 0.6))]
+    walls = box((0, 0, height / 2), (length, width, height), colour, _darker(colour, 0.6))
+    parts = [walls]
     storeys = max(1, int(height / 3.2))
-    glass = (58, 72, 92)
-    for wall in range(4):
-        across, depth = (width, length / 2) if wall % 2 == 0 else (length, width / 2)
-        flat = []
-        for storey in range(storeys):
-            bottom = storey * height / storeys + 1.0
-            flat.append(
-                _pane(depth + 0.06, -across / 2 + 0.6, across / 2 - 0.6, bottom, 1.5, glass)
-            )
+    storey_m = height / storeys
+    for turn, across, depth in ((0, width, length / 2), (1, length, width / 2)):
+        y = across / 2
         pillars = max(2, int(across / 2.6))
-        for i in range(1, pillars):
-            y = -across / 2 + i * across / pillars
-            flat.append(_pane(depth + 0.12, y - 0.45, y + 0.45, 0.2, height - 0.6, colour))
+        edges = -y + np.arange(1, pillars) * across / pillars
+        for side in (0, 2):
+            panes = [
+                _pane(depth + 0.06, 0.6 - y, y - 0.6, i * storey_m + 1.0, 1.5)
+                for i in range(storeys)
+            ]
+            bands = [
+                _pane(depth + 0.12, edge - 0.45, edge + 0.45, 0.2, height - 0.6) for edge in edges
+            ]
+            flat = [triangles(np.array(panes), GLASS), triangles(np.array(bands), colour)]
             if daylight < 0.4:
-                bottom = random.integers(storeys) * height / storeys + 1.0
-                lit = (255, 214, 140)
-                flat.append(_pane(depth + 0.18, y + 0.5, y + 1.6, bottom, 1.4, lit, glow=True))
-        parts.append(merge(flat).placed((0.0, 0.0), wall * np.pi / 2))
+                floors = random.integers(storeys, size=len(edges)) * storey_m + 1.0
+                lit = [
+                    _pane(depth + 0.18, edge + 0.5, edge + 1.6, floor, 1.4)
+                    for edge, floor in zip(edges, floors, strict=True)
+                ]
+                flat.append(triangles(np.array(lit), (255, 214, 140), glow=True))
+            parts.append(merge(flat).placed((0.0, 0.0), (turn + side) * np.pi / 2))
     return merge(parts)
 
 
-def _pane(
-    x: float, right: float, left: float, bottom: float, height: float, colour: Colour,
-    glow: bool = False,
-) -> Mesh:  # fmt: skip
-    """Return an upright rectangle that faces along x."""
+def _pane(x: float, right: float, left: float, bottom: float, height: float) -> list[Any]:
+    """Return the two triangles of an upright rectangle that faces along x."""
     top = bottom + height
-    corners = [(x, right, bottom), (x, left, bottom), (x, left, top), (x, right, top)]
-    return polygon(corners, colour, glow)
+    a, b, c, d = (x, right, bottom), (x, left, bottom), (x, left, top), (x, right, top)
+    return [(a, b, c), (a, c, d)]
 
 
 def _tree(crown_m: float, height: float, colour: Colour, random: np.random.Generator) -> Mesh:
@@ -188,7 +203,7 @@ def _tree(crown_m: float, height: float, colour: Colour, random: np.random.Gener
         profile = [(0.45, 0.3), (0.95, 0.48), (1.0, 0.66), (0.65, 0.9), (0.1, 1.0)]
         crown = upright((0, 0), [(r * radius, z * height) for r, z in profile], colour, 7)
     shade = 1 + 0.1 * (random.random((len(crown.colours), 1)) * 2 - 1)
-    crown = Mesh(crown.corners_m, crown.normals, crown.colours * shade, crown.glow)
+    crown = Mesh(crown.corners_m, crown.colours * shade, crown.glow)
     return merge([trunk, crown]).placed((0.0, 0.0), 2 * np.pi * random.random())
 
 
@@ -229,8 +244,11 @@ def _sign(board_m: float, height: float) -> Mesh:
         faces.append(
             polygon([(x, -reach, z), (x, 0, z - reach), (x, reach, z), (x, 0, z + reach)], colour)
         )
-    faces.append(_pane(0.09, -0.1 * half, 0.1 * half, z - 0.1 * half, 0.5 * half, BLACK))
-    faces.append(_pane(0.09, -0.1 * half, 0.1 * half, z - 0.4 * half, 0.18 * half, BLACK))
+    figure = [
+        _pane(0.09, -0.1 * half, 0.1 * half, z - 0.1 * half, 0.5 * half),
+        _pane(0.09, -0.1 * half, 0.1 * half, z - 0.4 * half, 0.18 * half),
+    ]
+    faces.append(triangles(np.array(figure), BLACK))
     front = merge(faces)
     pole = box((0, 0, z / 2), (0.07, 0.07, z), STEEL)
     return merge([pole, front, front.placed((0.0, 0.0), np.pi)])

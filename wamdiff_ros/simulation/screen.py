@@ -70,13 +70,14 @@ class Layer:
     def veil(self, light: Lighting, forward: np.ndarray, position: np.ndarray) -> None:
         """Mix fog into the colours of the corners, as seen from here."""
         from_eye = position - np.array(self.path.get_pos(), float)
-        for i, part in enumerate(self._clear):
-            depth_m = part['position'] @ forward.astype(np.float32)
+        for i, clear in enumerate(self._clear):
+            depth_m = clear['position'] @ forward.astype(np.float32)
             depth_m -= np.float32(from_eye @ forward)
-            if depth_m.max() > 0:
-                veiled = light.veiled(part, depth_m)
-                data = self._geoms.modify_geom(i).modify_vertex_data()
-                data.modify_array_handle(0).copy_data_from(veiled.view(np.uint8))
+            if depth_m.max() < NEAR_M:
+                continue
+            data = self._geoms.modify_geom(i).modify_vertex_data()
+            veiled = light.veiled(clear, depth_m)
+            data.modify_array_handle(0).copy_data_from(veiled.view(np.uint8))
 
 
 def in_cells(vertices: np.ndarray) -> list[np.ndarray]:

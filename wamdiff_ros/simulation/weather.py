@@ -20,7 +20,7 @@ VERTEX = np.dtype([('position', '<f4', 3), ('rgba', 'u1', 4)])
 
 # Noon and dusk; factors of the colour of a surface, then sRGB of the sky.
 SUN = (np.array([0.60, 0.57, 0.52]), np.array([0.24, 0.13, 0.08]))
-AMBIENT = (np.array([0.56, 0.59, 0.63]), np.array([0.29, 0.30, 0.38]))
+AMBIENT = (np.array([0.56, 0.59, 0.63]), np.array([0.40, 0.39, 0.45]))
 ZENITH = (np.array([84.0, 140.0, 212.0]), np.array([34.0, 42.0, 84.0]))
 HORIZON = (np.array([200.0, 216.0, 230.0]), np.array([150.0, 118.0, 116.0]))
 OVERCAST = (np.array([186.0, 190.0, 194.0]), np.array([84.0, 86.0, 98.0]))
@@ -62,8 +62,9 @@ class Lighting:
 
     def vertices(self, mesh: Mesh) -> np.ndarray:
         """Return the lit corners of a mesh as VERTEX [3 T]."""
-        facing = np.maximum(mesh.normals @ self.direction.astype(np.float32), 0)[:, None]
-        upward = (0.8 + 0.2 * mesh.normals[:, 2])[:, None]  # the sky is above
+        normals = mesh.normals()
+        facing = np.maximum(normals @ self.direction.astype(np.float32), 0)[:, None]
+        upward = (0.8 + 0.2 * normals[:, 2])[:, None]  # the sky is above
         light = self.ambient.astype(np.float32) * upward + self.sun.astype(np.float32) * facing
         light[mesh.glow] = 1
         colours = np.clip(mesh.colours * light, 0, 255)
@@ -75,10 +76,10 @@ class Lighting:
 
     def veiled(self, vertices: np.ndarray, depth_m: np.ndarray) -> np.ndarray:
         """Return VERTEX [N] as seen through the fog from depths [N]."""
-        fog = 1 - np.exp(-np.float32(self.fog_per_m) * np.maximum(depth_m, 0))[:, None]
+        air = np.exp(np.maximum(depth_m, 0) * np.float32(-self.fog_per_m))[:, None]
+        horizon = self.horizon.astype(np.float32)
         out = vertices.copy()
-        clear = vertices['rgba'][:, :3].astype(np.float32)
-        out['rgba'][:, :3] = np.rint(clear + (self.horizon.astype(np.float32) - clear) * fog)
+        out['rgba'][:, :3] = horizon + 0.5 + (vertices['rgba'][:, :3] - horizon) * air
         return out
 
     def sky_dome(self) -> np.ndarray:
