@@ -31,8 +31,9 @@ def drive(world: World, control=None, steps=600) -> World:
 
 def place(world: World, s_m: float, lateral_m: float = 0.0, speed_mps: float = 8.0) -> None:
     x, y, heading = world.route.pose(s_m, lateral_m)
+    world.s_m = s_m
     world.ego = replace(world.ego, x_m=x, y_m=y, heading_rad=heading, speed_mps=speed_mps)
-    world.s_m, world.lateral_m = s_m, lateral_m
+    assert (world.s_m, world.lateral_m) == pytest.approx((s_m, lateral_m), abs=0.01)
 
 
 def kinds(world: World) -> list[str]:

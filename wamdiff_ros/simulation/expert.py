@@ -22,6 +22,7 @@ WAYPOINT_STEPS = range(5, 41, 5)
 JERK_STEP_MPS2 = 0.75  # how far the asked acceleration may be from the present one
 URGENT_MPS2 = -2.8  # below this, as far as need be
 STEERING_PREVIEW_S = 0.25  # the steering takes its time
+SPEED_PREVIEW_S = 1.8
 RECOVERY_MPS2 = 3.0  # to the side, on top of the curve
 
 
@@ -64,7 +65,8 @@ class Expert:
         v = ego.speed_mps
         front_s = s_m + VEHICLE.front_m
         _, _, _, limit, slope = world.guide.at(s_m)
-        found = {'cruise': cruising(v, limit, slope)}
+        later = world.guide.limit_at(s_m + SPEED_PREVIEW_S * v)
+        found = {'cruise': cruising(v, limit, slope, later)}
         for reason, distance in stop_distances(
             front_s, v, world.route.junctions, world.lights, world.crossings
         ):

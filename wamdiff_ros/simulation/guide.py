@@ -30,6 +30,7 @@ class Obstacle:
     end_s: float
     inner_lateral_m: float  # its left side, relative to the middle of the lane: negative
     limit_mps: float  # not faster past it
+    by_vehicle: bool  # a parked car, else roadworks
 
 
 class Guide:

@@ -68,11 +68,15 @@ def following(
     return max(wanted, -HARDEST_MPS2)
 
 
-def cruising(speed_mps: float, limit_mps: float, limit_slope_1ps: float) -> float:
+def cruising(
+    speed_mps: float, limit_mps: float, limit_slope_1ps: float, limit_ahead_mps: float = math.inf
+) -> float:
     """Return the acceleration that keeps a limit which changes along the way.
 
-    `limit_slope_1ps` is the change of the limit (m/s) per metre.
+    `limit_slope_1ps` is the change of the limit (m/s) per metre. Nobody accelerates beyond
+    `limit_ahead_mps`, the limit a little later, only to brake again.
     """
     near = min(max(1.0 - (limit_mps - speed_mps), 0.0), 1.0)
     wanted = GAIN_1PS * (limit_mps - speed_mps) + near * limit_slope_1ps * limit_mps
-    return min(wanted, ACCELERATION_MPS2)
+    worthwhile = max(GAIN_1PS * (limit_ahead_mps - speed_mps), 0.0)
+    return min(wanted, worthwhile, ACCELERATION_MPS2)

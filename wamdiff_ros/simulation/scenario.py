@@ -61,7 +61,7 @@ def draw_scenario(route: Route, rng: np.random.Generator) -> Scenario:
     scenario = empty_scenario(route)
     scenario.start_speed_mps = 0.0
     _draw_signals(scenario, route, rng)
-    lead = rng.uniform() < 0.42
+    lead = rng.uniform() < 0.4
     first_s = 95.0 if lead else 58.0
     taken: list[tuple[float, float]] = []
     count = 0
@@ -116,7 +116,7 @@ def _draw_roadworks(scenario, route, rng, taken) -> bool:
     works = Roadworks(start, start + length, intrusion)
     scenario.features = replace(scenario.features, roadworks=(works,))
     inner = -route.lane_width_m / 2 + intrusion
-    scenario.obstacles += (Obstacle(start, start + length, inner, ROADWORKS_MPS),)
+    scenario.obstacles += (Obstacle(start, start + length, inner, ROADWORKS_MPS, False),)
     return True
 
 
@@ -125,7 +125,7 @@ def _draw_crossing(scenario, route, rng, taken, first_s: float) -> bool:
     if place is None:
         return False
     half = route.lane_width_m / 2
-    cyclist = rng.uniform() < 0.3
+    cyclist = rng.uniform() < 0.4
     crossing = Crossing(
         kind=BodyKind.CYCLIST if cyclist else BodyKind.PEDESTRIAN,
         colour=_one(rng, CLOTHES),
@@ -162,7 +162,9 @@ def _draw_bay(scenario, route, rng, taken, intrudes: bool) -> None:
         if index == odd:
             inner = -route.lane_width_m / 2 + float(rng.uniform(0.3, 0.7))
             lateral = inner - size[1] / 2
-            scenario.obstacles += (Obstacle(s - size[0] / 2, s + size[0] / 2, inner, PASSING_MPS),)
+            scenario.obstacles += (
+                Obstacle(s - size[0] / 2, s + size[0] / 2, inner, PASSING_MPS, True),
+            )
         x, y, heading = route.pose(s, lateral)
         scenario.parked += (Body(BodyKind.CAR, (x, y), heading, size, _one(rng, PAINTS)),)
 
@@ -177,7 +179,7 @@ def _safe_start_mps(route: Route, guide: Guide) -> float:
 def _draw_lead(scenario: Scenario, route: Route, guide: Guide, rng: np.random.Generator) -> None:
     truck = rng.uniform() < 0.2
     kind = BodyKind.TRUCK if truck else BodyKind.CAR
-    cruise = route.speed_limit_mps * float(rng.uniform(0.65, 0.95))
+    cruise = route.speed_limit_mps * float(rng.uniform(0.7, 0.95))
     half = SIZES_M[kind][0] / 2
     start = scenario.start_speed_mps
     gap = float(rng.uniform(4, 14) + distance_for(start) * rng.uniform(1.0, 1.3))
@@ -197,6 +199,8 @@ def _draw_lead(scenario: Scenario, route: Route, guide: Guide, rng: np.random.Ge
     if len(stops) == 2 and stops[1][0] - stops[0][0] < 50:
         stops.pop()
     scenario.lead = Lead(kind, _one(rng, PAINTS), s, speed, cruise, tuple(stops))
+    if speed == 0.0:
+        scenario.lead.acceleration_mps2 = 1.0  # it drives off, too
 
 
 def _may_stand(scenario: Scenario, route: Route, front_s: float, half_m: float) -> bool:

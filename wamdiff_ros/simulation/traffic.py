@@ -27,7 +27,7 @@ STOP_MARGIN_M = 1.0  # bumpers stop this far before a line
 CROSSING_MARGIN_M = 4.5  # and before somebody's way across
 STANDSTILL_GAP_M = 3.5
 HEADWAY_S = 1.5
-BRAKE_LIGHTS_MPS2 = -0.35
+BRAKE_LIGHTS_MPS2 = -0.25
 JERK_MPS3 = 4.0
 
 
@@ -336,7 +336,9 @@ def stop_distances(
             if distance is not None:
                 distances.append((light.value, distance))
     for crossing in crossings:
-        if crossing.in_the_way and -60.0 < front_s - crossing.s_m < -1.0:
+        # Too late to wait for who stands; never too late for who walks.
+        nearest = 0.3 if crossing.moving else 1.0
+        if crossing.in_the_way and nearest < crossing.s_m - front_s < 60.0:
             room = crossing.s_m - CROSSING_MARGIN_M - front_s
             distances.append((crossing.kind.value, room))
     return distances
@@ -354,7 +356,7 @@ def signal_distance(
     if light is Light.GREEN or distance > 80.0 or front_s > junction.start_s:
         return None
     if distance < 0.0:  # over the line, before the box: who stands stays
-        return junction.start_s - front_s if speed_mps < 1.0 else None
+        return 0.0 if speed_mps < 1.0 else None
     if light is Light.AMBER and not _can_stop(speed_mps, distance, amber_braking_mps2):
         return None
     return distance - STOP_MARGIN_M

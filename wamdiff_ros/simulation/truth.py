@@ -26,11 +26,12 @@ PERSON_M = 35.0
 CHEST_M = 1.2  # of people, to be seen over cars
 WORKS_M = 35.0
 SIGNAL_M = 45.0  # to the stop line
-CONFLICT_M = 40.0
+CROSSING_M, BRAKING_M, INTRUDING_M = 40.0, 22.0, 22.0  # of vehicles that conflict with ours
 PICTURE_RAD = math.radians(41.0)  # to either side; the camera sees 45 degrees
 CAMERA_M = 1.6  # before base_link
 DARK, FOGGY_PER_M, RAINY = 0.65, 0.004, 0.1
 STANDING_MPS = 0.3
+START_M = 1.5  # a plan that starts from rest goes farther than this
 CHANGE_MPS = 1.0  # of speed over 2 s
 SHIFT_M = 0.35
 TURN_RAD = 0.3
@@ -173,11 +174,7 @@ def critical_objects(world: World, reason: str = '') -> dict[str, bool]:
         ),
         'traffic_element': reason in ('red', 'amber') or _signal_ahead(world) is not None,
         'weather_condition': _bad_weather(world),
-        'conflicting_vehicle': any(
-            _in_picture(world, *body.position_map_m, CONFLICT_M)
-            for vehicle in world.cross_traffic
-            if vehicle.nears_box and (body := vehicle.body(world.route))
-        ),
+        'conflicting_vehicle': any(_conflicts(world)),
     }
     return {name: present.get(name, False) for name in OBJECTS}
 
@@ -186,7 +183,7 @@ def longitudinal_of(plan: ExpertPlan) -> str:
     """Return what a plan does with the speed; a plan that stops and goes on again stops."""
     speed = plan.speed_mps
     if speed[0] < STANDING_MPS:
-        return 'accelerate' if speed[-1] > CHANGE_MPS else 'wait'
+        return 'accelerate' if _way_m(plan) > START_M else 'wait'
     if speed.min() < STANDING_MPS:
         return 'stop'
     change = speed[20] - speed[0]
@@ -246,7 +243,7 @@ def _obstacle_ahead(world: World) -> str | None:
         if works.start_s - 25.0 < front_s < works.end_s + 3.0:
             return 'roadworks'
     for obstacle in world.obstacles:
-        if obstacle.start_s - 22.0 < front_s < obstacle.end_s + 2.0:
+        if obstacle.by_vehicle and obstacle.start_s - 22.0 < front_s < obstacle.end_s + 2.0:
             return 'parked'
     return None
 
@@ -255,6 +252,20 @@ def _near_vehicles(world: World) -> Iterator[bool]:
     for body in (*world.parked, *world.moving_bodies()):
         if body.kind in (BodyKind.CAR, BodyKind.TRUCK):
             yield _in_picture(world, *body.position_map_m, VEHICLE_M)
+
+
+def _conflicts(world: World) -> Iterator[bool]:
+    """Vehicles that cross the junction, brake or stand ahead, or reach into the lane."""
+    front_s = world.s_m + VEHICLE.front_m
+    for vehicle in world.cross_traffic:
+        body = vehicle.body(world.route)
+        if body is not None and vehicle.nears_box:
+            yield _in_picture(world, *body.position_map_m, CROSSING_M)
+    if world.lead is not None and world.lead.braking:
+        yield 0.0 < world.lead.rear_s - front_s < BRAKING_M
+    for obstacle in world.obstacles:
+        if obstacle.by_vehicle:
+            yield front_s - 3.0 < obstacle.end_s and obstacle.start_s < front_s + INTRUDING_M
 
 
 def _gives_way(world: World, kind: BodyKind) -> bool:

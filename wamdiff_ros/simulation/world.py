@@ -110,7 +110,7 @@ class World:
 
         self.time_s = 0.0
         self._steps = 0
-        self.s_m, self.lateral_m = START_S, 0.0
+        self.s_m, self.lateral_m = START_S, 0.0  # of the ego vehicle
         x, y, heading, _ = self.route.at(START_S)
         self.ego = VehicleState(x, y, heading, scenario.start_speed_mps)
         self.events: list[Fault] = []
@@ -122,6 +122,17 @@ class World:
         self.time_limit_s = WAITING_S + self.route.length_m / SLOWEST_MPS
 
     # -- what drivers and judges ask ------------------------------------------------------------
+
+    @property
+    def ego(self) -> VehicleState:
+        """The ego vehicle; who sets it moves the vehicle there, near where it was."""
+        return self._ego
+
+    @ego.setter
+    def ego(self, state: VehicleState) -> None:
+        self._ego = state
+        near_s = self.s_m + state.speed_mps * STEP_S
+        self.s_m, self.lateral_m = self.route.project(state.x_m, state.y_m, near_s)
 
     @property
     def completed(self) -> bool:
@@ -224,7 +235,6 @@ class World:
         front_s = self.s_m + VEHICLE.front_m
         self._move_others(front_s)
         self.ego = step(self.ego, control, STEP_S)
-        self._locate()
         self._steps += 1
         self.time_s = self._steps * STEP_S
         self._deviation_m += abs(self.lateral_m)
@@ -244,11 +254,6 @@ class World:
             self.lead.coast(STEP_S, keeps=self._frozen_s < 1.0)
         self._frozen_s += STEP_S
         self.ego = step(self.ego, control, STEP_S)
-        self._locate()
-
-    def _locate(self) -> None:
-        near_s = self.s_m + self.ego.speed_mps * STEP_S
-        self.s_m, self.lateral_m = self.route.project(self.ego.x_m, self.ego.y_m, near_s)
 
     def _move_others(self, front_s: float) -> None:
         speed = self.ego.speed_mps
