@@ -4,8 +4,8 @@ Above the picture lies what the planner said about itself, below it what it said
 scene; the inset shows the plan and the path that was really driven from above.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,15 @@ from ..observation.image_decoding import decode_compressed, decode_raw
 from ..pinhole import Pinhole
 from ..types import PlanStatus
 from .bag import BagError, read_messages
-from .overlay_painter import PANEL_HEIGHT, VIDEO_WIDTH, DrawnPlan, Instant, OverlayPainter, scaled
+from .overlay_painter import (
+    PANEL_HEIGHT,
+    VIDEO_WIDTH,
+    DrawnPlan,
+    Instant,
+    OverlayPainter,
+    Shapes,
+    scaled,
+)
 from .timeline import Timeline, read_timeline
 from .video import VideoWriter
 
@@ -38,12 +46,14 @@ def render_overlay(
     camera: Pinhole | None = None,
     image_topic: str | None = None,
     note: str = '',
+    shapes_of: Callable[[dict[str, Any]], Shapes] = lambda truth: (),
 ) -> Overlay:
     """Render the recording `bag` as the mp4 file `output`.
 
     Without `camera` the recording's own CameraInfo and transform apply, or else a level camera
     with 60 degrees horizontal field of view, 1.5 m high and 1.5 m before base_link. `note` is
-    shown in every frame. Raises BagError and VideoError.
+    shown in every frame, and `shapes_of` makes what is seen from above of a simulator's ground
+    truth. Raises BagError and VideoError.
     """
     timeline = read_timeline(bag, image_topic)
     stamps_ns, first = _image_stamps(bag, timeline)
@@ -60,7 +70,7 @@ def render_overlay(
             _frames(bag, timeline), 'rendering', len(stamps_ns), unit='frame', disable=None
         )
         for index, (stamp_ns, rgb) in enumerate(frames):
-            instant = _instant_at(timeline, stamp_ns, rgb)
+            instant = _instant_at(timeline, stamp_ns, rgb, shapes_of)
             picture = painter.paint(instant)
             video.add(picture, (stamp_ns - stamps_ns[0]) / 1e9)
             rank = _still_rank(instant, index / len(stamps_ns))
@@ -93,7 +103,7 @@ def _decoded(message: Any) -> np.ndarray:
     )  # fmt: skip
 
 
-def _instant_at(timeline: Timeline, stamp_ns: int, rgb: np.ndarray) -> Instant:
+def _instant_at(timeline: Timeline, stamp_ns: int, rgb: np.ndarray, shapes_of) -> Instant:
     ego, plan = timeline.ego.at(stamp_ns), timeline.plan_at(stamp_ns)
     drawn, driven = None, np.zeros((0, 3))
     if plan is not None and stamp_ns - plan.published_ns <= SILENT_AFTER_NS:
@@ -105,7 +115,15 @@ def _instant_at(timeline: Timeline, stamp_ns: int, rgb: np.ndarray) -> Instant:
         ahead = timeline.ego.times_ns - stamp_ns
         driven = ego.to_base(timeline.ego.positions_m[(ahead >= 0) & (ahead <= 4e9)])
     speed_mps = None if ego is None else ego.speed_mps
-    return Instant(rgb, speed_mps, drawn, driven, timeline.description_at(stamp_ns))
+    instant = Instant(rgb, speed_mps, drawn, driven, timeline.description_at(stamp_ns))
+    if truth := timeline.truth_at(stamp_ns):
+        instant = replace(
+            instant,
+            chips=(f'go {truth["command"]}',),
+            faults=tuple(truth['faults']),
+            shapes_base_m=shapes_of(truth),
+        )
+    return instant
 
 
 def _still_rank(instant: Instant, progress: float) -> float:

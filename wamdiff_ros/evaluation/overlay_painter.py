@@ -28,6 +28,8 @@ SPEED_STOPS_MPS = (0.0, 4.0, 9.0, 16.0, 30.0)
 SPEED_RGB = ((225, 40, 60), (245, 140, 40), (70, 200, 90), (40, 170, 235), (140, 110, 245))
 INSET_PX = (220, 300)
 INSET_AHEAD_M = 52.0
+# Seen from above, in the order of painting: polygons [K, 2] of the base frame, and colours.
+Shapes = tuple[tuple[np.ndarray, tuple[int, int, int]], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,7 @@ class Instant:
     description: str
     chips: tuple[str, ...] = ()  # further words in the picture's first line
     faults: tuple[str, ...] = ()  # what has gone wrong, in red
-    # Seen from above, in the order of painting: polygons [K, 2] of the base frame, and colours.
-    shapes_base_m: tuple[tuple[np.ndarray, tuple[int, int, int]], ...] = ()
+    shapes_base_m: Shapes = ()
 
 
 def scaled(camera: Pinhole, width: int, height: int) -> Pinhole:

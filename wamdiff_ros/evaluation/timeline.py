@@ -3,6 +3,7 @@
 Times are nanoseconds of the clock of the header stamps. Images are not in here; they stream.
 """
 
+import json
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from .bag import BagError, bag_topics, read_messages
 
 IMAGE_TYPES = ('sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage')
 TYPE_OF_TRAJECTORY = 'wamdiff_ros/msg/PlannedTrajectory'
+TRUTH_TOPIC = '/simulator/truth'
 MAX_EGO_GAP_NS = 200_000_000
 
 
@@ -93,6 +95,7 @@ class Timeline:
     plans: list[PublishedPlan]  # in the order of publication
     descriptions: list[tuple[int, str]]  # (published, text)
     statuses: list[Any]  # PlannerStatus messages
+    truths: list[tuple[int, dict[str, Any]]]  # (stamp, ground truth) of a simulator
     camera: Pinhole | None  # when the recording holds a CameraInfo of the images
     image_topic: str
     image_type: str
@@ -106,6 +109,11 @@ class Timeline:
         """Return the newest description that was published by then, '' before the first."""
         index = bisect_right(self.descriptions, time_ns, key=lambda said: said[0])
         return self.descriptions[index - 1][1] if index else ''
+
+    def truth_at(self, time_ns: int) -> dict[str, Any] | None:
+        """Return the newest ground truth by then, None without a simulator."""
+        index = bisect_right(self.truths, time_ns, key=lambda told: told[0])
+        return self.truths[index - 1][1] if index else None
 
     def plan_in_base(self, plan: PublishedPlan, now: Ego) -> tuple[np.ndarray, np.ndarray] | None:
         """Return positions [N, 3] and unit headings [N, 3] of a plan in base at `now`.
@@ -134,6 +142,7 @@ def read_timeline(
     if image_topic not in topics:
         raise BagError(f'{bag}: holds no topic {image_topic}; it has {", ".join(topics)}')
     odometry, plans, descriptions, statuses, infos, transforms = [], [], [], [], [], []
+    truths: list[tuple[int, dict[str, Any]]] = []
     sinks = {
         'wamdiff_ros/msg/PlannerStatus': statuses.append,
         'wamdiff_ros/msg/SceneDescription': lambda m: descriptions.append(
@@ -144,13 +153,15 @@ def read_timeline(
         'tf2_msgs/msg/TFMessage': lambda m: transforms.extend(m.transforms),
     }
     wanted = [topic for topic, (type_name, _) in topics.items() if type_name in sinks]
-    for topic, type_name, _, message in read_messages(bag, [*wanted, odometry_topic]):
+    for topic, type_name, _, message in read_messages(bag, [*wanted, odometry_topic, TRUTH_TOPIC]):
         if topic == odometry_topic:
             odometry.append(message)
+        elif topic == TRUTH_TOPIC:
+            truths.append(_stamped_truth(bag, message.data))
         else:
             sinks[type_name](message)
     return Timeline(
-        EgoTrack(odometry), plans, descriptions, statuses, camera_of(infos, transforms),
+        EgoTrack(odometry), plans, descriptions, statuses, truths, camera_of(infos, transforms),
         image_topic, topics[image_topic][0],
     )  # fmt: skip
 
@@ -183,6 +194,14 @@ def camera_of(infos: list[Any], transforms: list[Any]) -> Pinhole | None:
             position = np.array([t.x, t.y, t.z])
     fx, _, cx, _, fy, cy = info.k[:6]
     return Pinhole(info.width, info.height, fx, fy, cx, cy, rotation, position)
+
+
+def _stamped_truth(bag: Path, data: str) -> tuple[int, dict[str, Any]]:
+    try:
+        truth = json.loads(data)
+        return truth['stamp_ns'], truth
+    except (ValueError, KeyError, TypeError) as error:
+        raise BagError(f'{bag}: {TRUTH_TOPIC} is no ground truth: {error!r}') from error
 
 
 def _published_plan(message: Any) -> PublishedPlan:

@@ -33,10 +33,10 @@ from ..simulation.closed_loop import CAMERA, STEP_NS, WAIT
 from ..simulation.drive import to_json, to_text
 from ..simulation.expert import Expert
 from ..simulation.follower import MapTrajectory, follow
+from ..simulation.ground_truth import ground_truth
 from ..simulation.renderer import Renderer
-from ..simulation.score import Drive, RouteScore, describe_faults
+from ..simulation.score import Drive, RouteScore
 from ..simulation.screen import GraphicsError
-from ..simulation.truth import truth
 from ..simulation.vehicle import Control
 from ..simulation.world import World
 from ..types import EgoState, PlanStatus
@@ -108,8 +108,9 @@ class SimulatorNode(Node):
             if score is None:
                 break
             scores.append(score)
-            word = 'success' if score.success else 'FAILED'
-            self.get_logger().info(f'route {seed}: {word} {"; ".join(score.faults)}')
+            word = 'completed' if score.completed else f'ended at {score.completion:.0%}'
+            faults = '; '.join(score.faults) or 'no faults'
+            self.get_logger().info(f'route {seed}: {word}, {faults}')
         if scores and self._out:
             result = {**to_json(scores, 'planner over DDS'), 'late_steps': self.late_steps}
             folder = Path(self._out).expanduser()
@@ -118,7 +119,7 @@ class SimulatorNode(Node):
         return scores
 
     def _drive_route(self, world: World) -> RouteScore | None:
-        """Drive one world to its end; None when `stopped` or `seconds` ended it before."""
+        """Drive one world to its end, or as long as it shall be; None when `stopped` before."""
         self._reset_planner()
         drive = Drive()
         with Renderer(world.scene, {CAMERA: CAMERAS[CAMERA]}) as renderer:
@@ -146,7 +147,7 @@ class SimulatorNode(Node):
 
     def _show(self, world: World, rgb: np.ndarray, stamp_ns: int) -> None:
         """Publish the instant when it has come."""
-        known = self._known(world)
+        known = ground_truth(world, self._expert.plan(world))
         self._wait_until(stamp_ns)
         self._sensors.publish_command(world.command(), stamp_ns)
         self._sensors.publish_motion(world.ego_state(stamp_ns))
@@ -168,26 +169,6 @@ class SimulatorNode(Node):
         if now_ns > valid_until_ns:
             return WAIT, PlanStatus.WAITING
         return follow(trajectory, now_ns, world.ego), status
-
-    def _known(self, world: World) -> dict[str, Any]:
-        """Return what `~/truth` tells of the world, but for its stamp."""
-        plan = self._expert.plan(world)
-        said = truth(world, plan)
-        return {
-            'seed': world.seed,
-            'time_s': round(world.time_s, 3),
-            's_m': round(world.s_m, 2),
-            'lateral_m': round(world.lateral_m, 3),
-            'command': world.command().value,
-            'expert_waypoints_base_m': plan.waypoints_base_m.round(2).tolist(),
-            'longitudinal': said.longitudinal,
-            'lateral': said.lateral,
-            'explanation': said.explanation,
-            'objects': said.objects,
-            'completion': round(world.completion, 4),
-            'completed': world.completed,
-            'faults': describe_faults(world),
-        }
 
     # -- the planner --------------------------------------------------------------------------
 

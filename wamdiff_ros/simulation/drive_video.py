@@ -20,32 +20,19 @@ from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
 from .cameras import CAMERAS
 from .closed_loop import CAMERA, STEP_NS, Step
-from .scene import BodyKind, Light, Scene, Surface, View
+from .scene import View
 from .score import RouteScore, describe_faults
+from .top_view import TopView
 from .vehicle import VehicleState
 from .world import World
 
 JPEG_QUALITY = 92
-SHOWN_M = 60.0  # around the vehicle, from above
 DRIVEN_STEPS = 40
-SURFACE_RGB = {
-    Surface.SIDEWALK: (62, 64, 68),
-    Surface.ASPHALT: (44, 47, 53),
-    Surface.EDGE_LINE: (150, 150, 150),
-    Surface.CENTRE_LINE: (170, 150, 60),
-    Surface.STOP_LINE: (200, 200, 200),
-    Surface.CROSSWALK: (120, 120, 120),
-    Surface.ROADWORKS: (110, 84, 50),
-}
-LIGHT_RGB = {Light.RED: (235, 60, 60), Light.AMBER: (240, 180, 40), Light.GREEN: (60, 200, 90)}
-BODY_RGB, SOFT_RGB, PROP_RGB = (240, 140, 90), (250, 220, 90), (235, 120, 40)
-BRAKING_RGB = (235, 60, 60)
 
 
 @dataclass(frozen=True, eq=False)
 class _Shot:
     jpeg: np.ndarray  # the picture takes a tenth of the memory
-    now_ns: int
     view: View
     ego: VehicleState
     publication: Publication
@@ -68,7 +55,6 @@ class DriveFilm:
         self._shots.append(
             _Shot(
                 jpeg,
-                step.frame.stamp_ns,
                 step.view,
                 step.world.ego,
                 step.publication,
@@ -83,15 +69,16 @@ class DriveFilm:
         camera = CAMERAS[CAMERA]
         size = (VIDEO_WIDTH, round(VIDEO_WIDTH * camera.height / camera.width / 2) * 2)
         note = f'route {score.seed}: ' + ('success' if score.success else 'failed')
+        above = TopView(world.scene)
         painter = OverlayPainter(scaled(camera, *size), note)
         with VideoWriter(path, size[0], size[1] + PANEL_HEIGHT, 1e9 / STEP_NS) as video:
             for index, shot in enumerate(self._shots):
                 driven = self._shots[index : index + DRIVEN_STEPS]
-                picture = painter.paint(_instant(world.scene, shot, driven))
+                picture = painter.paint(_instant(above, shot, driven))
                 video.add(picture, index * STEP_NS / 1e9)
 
 
-def _instant(scene: Scene, shot: _Shot, driven: list[_Shot]) -> Instant:
+def _instant(above: TopView, shot: _Shot, driven: list[_Shot]) -> Instant:
     rgb = cv2.cvtColor(cv2.imdecode(shot.jpeg, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
     ego = shot.ego
     way_m = _to_base(np.array([(s.ego.x_m, s.ego.y_m) for s in driven]), ego)
@@ -103,7 +90,9 @@ def _instant(scene: Scene, shot: _Shot, driven: list[_Shot]) -> Instant:
         description=shot.words,
         chips=(f'go {shot.command}',),
         faults=shot.faults,
-        shapes_base_m=tuple(_shapes(scene, shot.view, ego)),
+        shapes_base_m=above.shapes(
+            shot.view.bodies, shot.view.lights, (ego.x_m, ego.y_m), ego.heading_rad
+        ),
     )
 
 
@@ -124,31 +113,6 @@ def _plan(shot: _Shot) -> DrawnPlan | None:
             [np.cos(heading_rad), np.sin(heading_rad), 0 * heading_rad], axis=1
         ),
     )
-
-
-def _shapes(scene: Scene, view: View, ego: VehicleState):
-    """Yield what is around the vehicle, from the ground upwards."""
-    order = list(Surface)
-    for strip in sorted(scene.strips, key=lambda strip: order.index(strip.surface)):
-        polygon = np.concatenate([strip.left_map_m, strip.right_map_m[::-1]])
-        base_m = _to_base(polygon, ego)
-        if np.hypot(*base_m.T).min() < SHOWN_M:
-            yield base_m, SURFACE_RGB[strip.surface]
-    for prop in scene.props:
-        if prop.kind.value in ('cone', 'barrier'):
-            yield _box(prop.position_map_m, prop.heading_rad, prop.size_m, ego), PROP_RGB
-    for signal, light in zip(scene.signals, view.lights, strict=True):
-        yield _box(signal.position_map_m, 0.0, (1.6, 1.6), ego), LIGHT_RGB[light]
-    for body in view.bodies:
-        is_vehicle = body.kind in (BodyKind.CAR, BodyKind.TRUCK)
-        rgb = BRAKING_RGB if body.braking else BODY_RGB if is_vehicle else SOFT_RGB
-        yield _box(body.position_map_m, body.heading_rad, body.size_m, ego), rgb
-
-
-def _box(position_map_m, heading_rad: float, size_m, ego: VehicleState) -> np.ndarray:
-    cos, sin = math.cos(heading_rad), math.sin(heading_rad)
-    corners = np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]]) * size_m[:2] / 2
-    return _to_base(corners @ np.array([[cos, sin], [-sin, cos]]) + position_map_m, ego)
 
 
 def _to_base(xy_map_m: np.ndarray, ego: VehicleState) -> np.ndarray:
