@@ -244,7 +244,6 @@ class World:
     def place(self, ego: VehicleState) -> None:
         """Put the ego vehicle elsewhere, near where it is: something pushed it."""
         self.ego = ego
-        self._locate()
 
     def _step_frozen(self, control: Control) -> None:
         for crossing in self.crossings:

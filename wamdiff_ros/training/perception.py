@@ -20,7 +20,7 @@ from .records import DrivingRecord
 
 COMMANDS = tuple(Command)
 # Waypoints are learnt in units of their spread [m], per waypoint: forward, left.
-SCALE_M = np.outer(np.arange(1, 9) / 8, (12.0, 6.0)) + (0.5, 0.2)
+SCALE_M = np.array([0.5, 0.2]) + np.outer(np.arange(1, 9) / 8, (12.0, 6.0))
 STATE = 4 + len(COMMANDS)  # speed, acceleration forward and left, standing still; the command
 
 
@@ -47,7 +47,7 @@ def seen(records: list[DrivingRecord], rows: int, columns: int) -> Seen:
             record.acceleration_base_mps2[1] / 3,
             speed < 0.1,
         )
-        state[row, 4 + [c.value for c in COMMANDS].index(record.command)] = 1
+        state[row, 4 + COMMANDS.index(record.command)] = 1
     waypoints = np.stack([np.asarray(r.waypoints_base_m) / SCALE_M for r in records])
     return Seen(
         torch.from_numpy(state),
