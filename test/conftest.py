@@ -5,9 +5,12 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from wamdiff_ros.ros_domain import OwnDomain
+
 # Every run has a DDS domain of its own and stays on this machine, so that two runs, or a run
 # beside a vehicle, do not hear each other. Humble knows the older variable only.
-os.environ['ROS_DOMAIN_ID'] = str(1 + os.getpid() % 100)
+_DOMAIN = OwnDomain()  # claimed until the run ends
+os.environ['ROS_DOMAIN_ID'] = str(_DOMAIN.id)
 if os.environ.get('ROS_DISTRO') == 'humble':
     os.environ['ROS_LOCALHOST_ONLY'] = '1'
 else:

@@ -13,7 +13,6 @@ import argparse
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from .child_process import ChildProcess
 from .demo_source import CAMERA_INFO_TYPE, DemoError, DemoSource
 from .parameters import ParameterError, Parameters
+from .ros_domain import OwnDomain
 from .share import share_path
 
 START_TIMEOUT_S = 180.0  # loading a large checkpoint from a slow disk
@@ -91,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments, parameters: dict[str, Any], source: DemoSource, folder: Path) -> int:
-    environment = _environment(arguments.domain)
+    own = OwnDomain() if arguments.domain is None else None  # until the end of the run
+    environment = _environment(arguments.domain if own is None else own.id)
     os.environ.update(environment)  # before ROS reads it, for the recorder in this process
     params_file = _write_parameters(parameters, folder / 'params.yaml')
     print(
@@ -304,10 +305,10 @@ def _new_folder(out: Path) -> Path:
     raise DemoError(f'{out}: is full of runs; name another folder with --out')
 
 
-def _environment(domain: int | None) -> dict[str, str]:
-    """Return the environment of all processes: a ROS domain of their own, on this machine."""
+def _environment(domain: int) -> dict[str, str]:
+    """Return the environment of all processes: this ROS domain, on this machine alone."""
     environment = dict(os.environ)
-    environment['ROS_DOMAIN_ID'] = str(_free_domain() if domain is None else domain)
+    environment['ROS_DOMAIN_ID'] = str(domain)
     if environment.get('ROS_DISTRO') == 'humble':
         environment['ROS_LOCALHOST_ONLY'] = '1'
     else:
@@ -320,18 +321,3 @@ def _environment(domain: int | None) -> dict[str, str]:
     environment['PYTHONPATH'] = ':'.join([package_root, *known])
     environment['PYTHONUNBUFFERED'] = '1'
     return environment
-
-
-def _free_domain() -> int:
-    """Return a ROS domain in which nobody on this machine listens yet."""
-    start = os.getpid() % 100
-    for offset in range(100):
-        domain = 1 + (start + offset) % 100
-        port = 7400 + 250 * domain + 10  # of the first participant (DDSI-RTPS 9.6.1)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(('', port))
-            except OSError:
-                continue
-            return domain
-    raise DemoError('all ROS domains 1 … 100 are in use on this machine; name one with --domain')
