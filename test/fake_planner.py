@@ -1,11 +1,13 @@
 """The planner node with a session that needs no network; run as a process of its own.
 
 The session plans a straight drive at 5 m/s. Its behaviour is steered through the file named by
-WAMDIFF_FAKE: a JSON object that is read again for every inference.
+WAMDIFF_FAKE: a JSON object that is read again for every inference. Where that holds "interrupt",
+the process sends itself SIGINT while it publishes its first trajectory.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
+from wamdiff_ros.ros import conversion
 from wamdiff_ros.ros.planner_node import main
 from wamdiff_ros.types import (
     InferenceCounts,
@@ -44,8 +47,8 @@ class FakeSession:
     def load(cls, parameters, *, progress, cancelled):
         steering = Steering(Path(os.environ['WAMDIFF_FAKE']))
         progress('pretending to read weights')
-        until_s = time.monotonic() + steering.get('load_s', 0.0)
-        while time.monotonic() < until_s:
+        start_s = time.monotonic()
+        while time.monotonic() < start_s + steering.get('load_s', 0.0):
             if cancelled() and not steering.get('ignore_cancel', False):
                 raise LoadCancelled('loading was cancelled')
             time.sleep(0.01)
@@ -99,5 +102,19 @@ class Steering:
         return json.loads(self._path.read_text()).get(key, default)
 
 
+def interrupt_the_first_tick():
+    """Send SIGINT when the tick's trajectory has gone out and its path and status have not."""
+    path = conversion.path
+
+    def interrupted_path(trajectory):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        return path(trajectory)
+
+    conversion.path = interrupted_path
+
+
 if __name__ == '__main__':
+    if Steering(Path(os.environ['WAMDIFF_FAKE'])).get('interrupt', False):
+        interrupt_the_first_tick()
     sys.exit(main(session_loader=FakeSession.load))

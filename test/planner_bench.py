@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 import cv2
@@ -31,6 +32,7 @@ from wamdiff_ros.msg import NavigationCommand, PlannedTrajectory, PlannerStatus,
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent
+TIMEOUT_S = 60.0  # only a failure takes as long, also on a busy machine
 FRAME_PERIOD_S = 0.1
 ODOMETRY_PER_FRAME = 4
 SPEED_MPS = 5.0
@@ -62,7 +64,7 @@ class PlannerProcess:
     def output(self):
         return self._output_path.read_text()
 
-    def end(self, number=signal.SIGINT, timeout_s=15.0):
+    def end(self, number=signal.SIGINT, timeout_s=TIMEOUT_S):
         """Send a signal, wait, and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -107,25 +109,29 @@ class Bench:
             NavigationCommand, 'navigation_command', latched
         )
         self._clients = {}
-        self.frame_stamps_ns = set()
-        self.camera_on = True
-        self.odometry_on = True
-        self.frame_size = (64, 48)
-        self.encoding = 'rgb8'
-        self.base_frame = 'base_link'
+        self.frame_stamps_ns, self.odometry_stamps_ns = set(), set()
         self.acceleration = None  # (forward, left) in m/s^2, once it is published
         self._side_camera = None
-        self.odometry_ahead_ns = 0  # of the clock that frames are stamped with
         self.jpeg = jpeg
         self.simulated = simulated
-        self.sim_time_ns = 1_000_000_000_000
         self.sim_runs = simulated
+        self._sim_time_ns, self._sim_leaps_ns = 1_000_000_000_000, deque()
+        self.restore()
         self._executor = SingleThreadedExecutor(context=self.context)
         self._executor.add_node(self.node)
         self._ending = False
         self._threads = [threading.Thread(target=f) for f in (self._spin, self._drive)]
         for thread in self._threads:
             thread.start()
+
+    def restore(self):
+        """Let the sensors send what they send at first."""
+        self.camera_on = True
+        self.odometry_on = True
+        self.frame_size = (64, 48)
+        self.encoding = 'rgb8'
+        self.base_frame = 'base_link'
+        self.odometry_ahead_ns = 0  # of the clock that frames are stamped with
 
     def close(self):
         self._ending = True
@@ -137,7 +143,7 @@ class Bench:
 
     # -- hearing ------------------------------------------------------------------------------
 
-    def wait(self, condition, what, timeout_s=20.0):
+    def wait(self, condition, what, timeout_s=TIMEOUT_S):
         """Wait for `condition()` to return something true, and return that."""
         until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
@@ -149,7 +155,7 @@ class Bench:
             f'{self.heard["status"][-1:]}, last diagnostics {self.heard["diagnostics"][-1:]}'
         )
 
-    def next_status(self, condition, what, timeout_s=20.0):
+    def next_status(self, condition, what, timeout_s=TIMEOUT_S):
         """Wait for a PlannerStatus that is not here yet and meets `condition`."""
         start = len(self.heard['status'])
         return self.wait(
@@ -158,7 +164,16 @@ class Bench:
             timeout_s,
         )
 
-    def next_diagnosis(self, condition, what, timeout_s=20.0):
+    def trajectory_of(self, status):
+        """Wait for the trajectory of the tick that `status` tells of; topics keep no order."""
+        return self.wait(
+            lambda: next(
+                (m for m in self.heard['trajectory'][::-1] if m.sequence == status.tick), None
+            ),
+            f'the trajectory of tick {status.tick}',
+        )
+
+    def next_diagnosis(self, condition, what, timeout_s=TIMEOUT_S):
         """Wait for a planner DiagnosticStatus that is not here yet and meets `condition`."""
         start = len(self.heard['diagnostics'])
         return self.wait(
@@ -172,7 +187,7 @@ class Bench:
 
     # -- calling ------------------------------------------------------------------------------
 
-    def call(self, kind, name, request, timeout_s=20.0):
+    def call(self, kind, name, request, timeout_s=TIMEOUT_S):
         """Call a service of the planner and return the response."""
         return self.wait_for(self.call_async(kind, name, request), name, timeout_s)
 
@@ -180,10 +195,10 @@ class Bench:
         client = self._clients.get(name)
         if client is None:
             client = self._clients[name] = self.node.create_client(kind, f'planner/{name}')
-        assert client.wait_for_service(20.0), f'no service {name}'
+        assert client.wait_for_service(TIMEOUT_S), f'no service {name}'
         return client.call_async(request)
 
-    def wait_for(self, future, what, timeout_s=20.0):
+    def wait_for(self, future, what, timeout_s=TIMEOUT_S):
         self.wait(future.done, what, timeout_s)
         return future.result()
 
@@ -221,7 +236,7 @@ class Bench:
     # -- sensors ------------------------------------------------------------------------------
 
     def now_ns(self):
-        return self.sim_time_ns if self.simulated else time.time_ns()
+        return self._sim_time_ns if self.simulated else time.time_ns()
 
     def publish_frame(self, stamp_ns):
         width, height = self.frame_size
@@ -242,6 +257,7 @@ class Bench:
         message = Odometry(child_frame_id=self.base_frame)
         message.header.frame_id = 'odom'
         message.header.stamp = _time(stamp_ns)
+        self.odometry_stamps_ns.add(stamp_ns)
         message.pose.pose.position.x = SPEED_MPS * (stamp_ns % 10**12) / 1e9
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
@@ -255,24 +271,29 @@ class Bench:
         """Publish every frame on this topic too."""
         self._side_camera = self.node.create_publisher(Image, topic, 5)
 
+    def leap(self, seconds):
+        """Set simulated time on, or back, at its next step."""
+        self._sim_leaps_ns.append(round(seconds * 1e9))
+
     def send_command(self, command):
         self._command.publish(NavigationCommand(command=command))
 
     def _drive(self):
-        """Odometry and /clock at 40 Hz, a frame with every fourth."""
+        """Odometry and /clock at 40 Hz or what the machine can do, a frame with every fourth."""
         step_s = FRAME_PERIOD_S / ODOMETRY_PER_FRAME
         next_s, count = time.monotonic(), 0
         while not self._ending:
             if self.simulated and self.sim_runs:
-                self.sim_time_ns += round(step_s * 1e9)
-                self._clock.publish(ClockMsg(clock=_time(self.sim_time_ns)))
+                leap_ns = self._sim_leaps_ns.popleft() if self._sim_leaps_ns else 0
+                self._sim_time_ns += round(step_s * 1e9) + leap_ns
+                self._clock.publish(ClockMsg(clock=_time(self._sim_time_ns)))
             running = self.sim_runs or not self.simulated
             if self.odometry_on and running:
                 self.publish_odometry(self.now_ns() + self.odometry_ahead_ns)
             if self.camera_on and running and count % ODOMETRY_PER_FRAME == 0:
                 self.publish_frame(self.now_ns())
             count += 1
-            next_s += step_s
+            next_s = max(next_s + step_s, time.monotonic())  # what was missed is not caught up
             time.sleep(max(next_s - time.monotonic(), 0.0))
 
     def _spin(self):
@@ -280,13 +301,18 @@ class Bench:
             self._executor.spin()
 
 
-def _time(time_ns):
-    return Time(sec=time_ns // 10**9, nanosec=time_ns % 10**9)
+def _time(ns):
+    return Time(sec=ns // 10**9, nanosec=ns % 10**9)
 
 
 def stamp_ns(message):
     """Return the header's stamp in nanoseconds."""
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+    return time_ns(message.header.stamp)
+
+
+def time_ns(message):
+    """Return a time in nanoseconds."""
+    return message.sec * 10**9 + message.nanosec
 
 
 def duration_s(message):

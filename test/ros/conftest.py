@@ -30,10 +30,15 @@ def planner(bench, tmp_path_factory):
 @pytest.fixture
 def planning(bench, planner):
     """Both, in the state that every test begins with: all inputs there, planning NOMINAL."""
+    from planner_bench import time_ns
     from wamdiff_ros.msg import PlannerStatus
 
     planner.steer()
-    bench.camera_on = bench.odometry_on = True
-    bench.frame_size, bench.encoding = (64, 48), 'rgb8'
-    bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    bench.restore()
+    restored_ns = bench.now_ns()
+    bench.enable(True)
+    # From a frame of now, so that whatever the test before has stirred up is over.
+    bench.next_status(
+        lambda m: m.state == PlannerStatus.NOMINAL and time_ns(m.t0) > restored_ns, 'planning'
+    )
     return bench, planner

@@ -29,8 +29,8 @@ def main(args: list[str] | None = None, session_loader=load_session) -> int:
     def on_signal(*_) -> None:
         nonlocal signalled
         signalled = True
-        # Once rclpy runs it ends the spinning itself. Ctrl-C reaches a launched process twice,
-        # and its way out must not be interrupted either.
+        # Once the node spins, the loop below ends. Ctrl-C reaches a launched process twice, and
+        # its way out must not be interrupted either.
         if not spinning:
             _handle_signals(signal.SIG_IGN)
             sys.exit(0)
@@ -38,7 +38,8 @@ def main(args: list[str] | None = None, session_loader=load_session) -> int:
     _handle_signals(on_signal)
     try:
         import rclpy
-        from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+        from rclpy.executors import SingleThreadedExecutor
+        from rclpy.signals import SignalHandlerOptions
 
         from .lifecycle_node import PlannerNode
     except ImportError as error:
@@ -53,7 +54,8 @@ def main(args: list[str] | None = None, session_loader=load_session) -> int:
         )
         return 1
     try:
-        rclpy.init(args=args)
+        # rclpy's own handler would take DDS away from under a tick that is being published.
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # the arguments, or the parameter file, cannot be read
         print(f'wamdiff_ros: {error}', file=sys.stderr)
         return 2
@@ -63,18 +65,15 @@ def main(args: list[str] | None = None, session_loader=load_session) -> int:
         node = PlannerNode(session_loader)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        executor.spin()
-    except ExternalShutdownException:
-        pass
-    except Exception:
-        if not signalled:  # else a callback was overtaken by the shutdown
-            raise
+        # A signal ends this between two callbacks; the node's watch timer wakes the executor.
+        while not signalled:
+            executor.spin_once()
     finally:
+        rclpy.try_shutdown()
         if node is not None:
             ended = node.close()
             if ended:
                 node.destroy_node()
-        rclpy.try_shutdown()
         _handle_signals(signal.SIG_IGN)  # the interpreter would put back deadly ones as it ends
     if not ended:
         # A thread stuck in foreign code would abort the interpreter's own way out.
