@@ -1,4 +1,3 @@
-import os
 import signal
 import subprocess
 import sys
@@ -29,13 +28,6 @@ TOPICS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_domain(monkeypatch):
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-    monkeypatch.setenv('FASTRTPS_DEFAULT_PROFILES_FILE', str(share_path('config', 'fastdds.xml')))
-
-
 def start_player(*arguments):
     command = [sys.executable, '-m', 'wamdiff_ros.ros.player', *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -44,17 +36,21 @@ def start_player(*arguments):
 def play_and_record(bag, *arguments, topics=TOPICS):
     """Play in a second process; return {topic: [(bag time, message)]} of what arrived."""
     with RecorderNode(bag, topics) as recorder:
-        player = start_player('--wait-for', '20', *arguments)
-        deadline = time.monotonic() + 60
-        while player.poll() is None and time.monotonic() < deadline:
-            recorder.spin_for(0.05)
-        recorder.spin_for(0.2)
-    _, log = player.communicate(timeout=5)
+        player = start_player('--wait-for', '60', *arguments)
+        spin_until(recorder, lambda: player.poll() is not None)
+    _, log = player.communicate()
     assert player.returncode == 0, log
     received = {topic: [] for topic in topics}
     for topic, _, time_ns, message in read_messages(bag):
         received[topic].append((time_ns, message))
     return received
+
+
+def spin_until(recorder, done, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline, f'not within {timeout_s} s'
+        recorder.spin_for(0.05)
 
 
 def stamps_ns(messages):
@@ -146,14 +142,11 @@ def test_all_frames_of_a_video_arrive(tmp_path):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_player_with_exit_code_0(tmp_path, number):
     with RecorderNode(tmp_path / 'bag', TOPICS) as recorder:
-        player = start_player('--bag', share_path('demo', 'clip'), '--loop', '--wait-for', '20')
-        deadline = time.monotonic() + 30
-        while not recorder.recorder.counts['/odometry'] and time.monotonic() < deadline:
-            recorder.spin_for(0.05)
+        player = start_player('--bag', share_path('demo', 'clip'), '--loop', '--wait-for', '60')
+        spin_until(recorder, lambda: recorder.recorder.counts['/odometry'] or player.poll())
         player.send_signal(number)
-        while player.poll() is None and time.monotonic() < deadline:
-            recorder.spin_for(0.05)
-    _, log = player.communicate(timeout=5)
+        spin_until(recorder, lambda: player.poll() is not None)
+    _, log = player.communicate()
     assert player.returncode == 0, log
     assert 'Traceback' not in log
 
@@ -170,7 +163,7 @@ def test_a_signal_ends_the_player_with_exit_code_0(tmp_path, number):
 )
 def test_a_wrong_call_says_what_is_wrong(arguments, code, words):
     player = start_player(*arguments)
-    _, log = player.communicate(timeout=30)
+    _, log = player.communicate(timeout=120)
     assert player.returncode == code
     assert words in log
     assert 'Traceback' not in log

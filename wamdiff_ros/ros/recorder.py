@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import Subscription
 
-from ..evaluation.bag import BagWriter
+from ..evaluation.bag import BagError, BagWriter
 from .qos import RECORDED
 from .sources import message_type
 
+QUIET_S, DRAIN_LIMIT_S = 0.3, 3.0
 PLANNER_OUTPUTS = {
     'trajectory': 'wamdiff_ros/msg/PlannedTrajectory',
     'scene_description': 'wamdiff_ros/msg/SceneDescription',
@@ -86,7 +88,11 @@ class Recorder:
 
 
 class RecorderNode:
-    """A recorder with a node and a context of its own, which leaves signals to the program."""
+    """A recorder with a node and a context of its own, which leaves signals to the program.
+
+    As a context manager it also records what had been sent but not taken when the block ended,
+    so end the senders within the block: then none of their messages is cut off.
+    """
 
     def __init__(self, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]) -> None:
         self._context = Context()
@@ -109,11 +115,19 @@ class RecorderNode:
     def __enter__(self) -> 'RecorderNode':
         return self
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.recorder.close()
-        finally:
-            self._shut_down()
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        with ExitStack() as stack:  # a second Ctrl-C, too, leaves a finished bag
+            stack.callback(self._shut_down)
+            stack.callback(self.recorder.close)
+            if not isinstance(error, BagError):  # a full disk is full
+                self._drain()
+
+    def _drain(self) -> None:
+        """Record until nothing has come for a while; others may go on sending for ever."""
+        deadline, before = time.monotonic() + DRAIN_LIMIT_S, None
+        while before != self.recorder.counts and time.monotonic() < deadline:
+            before = self.recorder.counts.copy()
+            self.spin_for(QUIET_S)
 
     def _shut_down(self) -> None:
         self._executor.shutdown()
