@@ -128,6 +128,7 @@ setup(
         'demo': pins('demo'),
         'gpu': ['flashinfer-python', 'tensorrt'],
         'test': pins('test'),
+        'train': pins('train'),
     },
     cmdclass={'build_py': Build},
     distclass=MachineDistribution,

@@ -83,7 +83,7 @@ def test_the_manifest_is_a_valid_format_3_manifest():
 
 
 def test_every_import_is_declared():
-    packages = pins('runtime', 'ros', 'demo')
+    packages = pins('runtime', 'ros', 'demo', 'train')
     manifest = manifest_dependencies()
     for name, path in imports_of(ROOT / 'wamdiff_ros').items():
         if name in OPTIONAL:
@@ -108,7 +108,7 @@ def test_only_the_ros_room_imports_ros():
 
 def test_every_requirement_is_pinned_and_documented():
     document = (ROOT / 'docs' / 'dependencies.md').read_text()
-    for distribution, lines in pins('runtime', 'ros', 'demo', 'test').items():
+    for distribution, lines in pins('runtime', 'ros', 'demo', 'train', 'test').items():
         for line in lines:
             version = re.fullmatch(r'[\w.-]+(?:\[\w+\])?==([\w.]+)(?:; .+)?', line)
             assert version, f'{line!r} is not pinned to one version'
