@@ -1,15 +1,17 @@
-"""Play a recording over DDS into a live planner and show what it plans.
+"""Drive the simulated world, or play a recording, over DDS into a live planner and show it.
 
-Starts the planner node and, in a second process, a player of camera images and odometry: the
-bundled clip, or your own bag, video or images. Records everything, and leaves in a new folder
+Starts the planner node and, in a second process, the simulator with the planner at the wheel, or
+a player of your own bag, video or images. Records everything, and leaves in a new folder
   bag/          an mcap recording of all that was published
   plan.mp4      the plan in force, drawn into each camera image, and what the model said
-  summary.html  rate, jitter, ages, status and latency on one page
+  summary.html  how the drive went, rate, jitter, ages, status and latency on one page
+  drive.json    the score of the drive
   *.log, params.yaml
 Exit codes: 0 done, 1 it failed (the reason is printed), 2 wrong options, 130 interrupted.
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -31,7 +33,9 @@ DIAGNOSTIC_ERROR = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `wamdiff demo`."""
-    what = parser.add_argument_group('what is played (default: the bundled clip)')
+    what = parser.add_argument_group('what is shown (default: a route of the driving world)')
+    what.add_argument('--seed', type=_whole, metavar='S', help='of the first route (0)')
+    what.add_argument('--routes', type=_whole, metavar='N', help='how many routes (1)')
     one = what.add_mutually_exclusive_group()
     one.add_argument('--bag', type=Path, metavar='DIR', help='a rosbag2 recording')
     one.add_argument('--video', type=Path, metavar='FILE', help='a video from a front camera')
@@ -42,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument('--speed', type=float, metavar='MPS', help='without it: straight at this')
     what.add_argument('--image-topic', metavar='TOPIC', help='of the bag, where it has several')
     what.add_argument('--odometry-topic', metavar='TOPIC', help='of the bag, likewise')
-    what.add_argument('--seconds', type=_positive, metavar='S', help='only the first S seconds')
+    what.add_argument(
+        '--seconds', type=_positive, metavar='S', help='only the first S seconds, of each route'
+    )
     how = parser.add_argument_group('how it is planned')
     how.add_argument('--model', type=Path, metavar='DIR', help='checkpoint folder')
     how.add_argument('--params', type=Path, metavar='FILE', help='parameter file of the planner')
@@ -65,6 +71,13 @@ def _positive(text: str) -> float:
     value = float(text)
     if not 0 < value < float('inf'):
         raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f'{text} is negative')
     return value
 
 
@@ -106,7 +119,7 @@ def _run(arguments, parameters: dict[str, Any], source: DemoSource, folder: Path
 
 
 def _live(source: DemoSource, params_file: Path, folder: Path, environment) -> None:
-    """Run planner and player, and record them; every way out ends both and the bag."""
+    """Run planner and sender, and record them; every way out ends both and the bag."""
     from .ros.qos import LATCHED, RECORDED
     from .ros.recorder import RecorderNode, planner_topics
 
@@ -120,13 +133,13 @@ def _live(source: DemoSource, params_file: Path, folder: Path, environment) -> N
         ) as planner,
     ):
         _wait_until_active(recorder, planner)
-        command = [*source.player_command, '--wait-for', '30', '--subscribers', '2']
-        command += source.ros_arguments
-        with ChildProcess(command, folder / 'player.log', environment) as player:
-            _follow(recorder, planner, player, source)
-            if player.exit_code != 0:
+        log = folder / f'{source.sender}.log'
+        with ChildProcess(source.command(folder), log, environment) as sender:
+            _follow(recorder, planner, sender, source)
+            if sender.exit_code != 0:
                 raise DemoError(
-                    f'the player ended with exit code {player.exit_code}:\n{player.log_tail()}'
+                    f'the {source.sender} ended with exit code {sender.exit_code}:\n'
+                    f'{sender.log_tail()}'
                 )
         recorder.spin_for(0.3)
         code = planner.end()
@@ -157,13 +170,13 @@ def _wait_until_active(recorder, planner: ChildProcess) -> None:
                 )
 
 
-def _follow(recorder, planner: ChildProcess, player: ChildProcess, source: DemoSource) -> None:
-    """Record until the player has ended, with a progress bar."""
+def _follow(recorder, planner: ChildProcess, sender: ChildProcess, source: DemoSource) -> None:
+    """Record until the sender has ended, with a progress bar."""
     from tqdm import tqdm
 
     counts = recorder.recorder.counts
-    with tqdm(total=source.frames, desc='playing', unit='frame', disable=None) as bar:
-        while player.exit_code is None:
+    with tqdm(total=source.frames, desc=source.doing, unit='frame', disable=None) as bar:
+        while sender.exit_code is None:
             recorder.spin_for(0.1)
             bar.update(counts[source.image_topic] - bar.n)
             bar.set_postfix_str(f'{counts[TRAJECTORY_TOPIC]} trajectories', refresh=False)
@@ -211,18 +224,39 @@ def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
     )
     summary = summarise(folder / 'bag', note)
     overlay = render_overlay(
-        folder / 'bag', folder / 'plan.mp4', source.camera(), source.image_topic, note[:110]
-    )
-    (folder / 'summary.html').write_text(to_html(summary, overlay.still), 'utf8')
+        folder / 'bag', folder / 'plan.mp4', source.camera(), source.image_topic, note[:110],
+        source.shapes_of,
+    )  # fmt: skip
+    drive = _drive(folder)
+    (folder / 'summary.html').write_text(to_html(summary, overlay.still, drive), 'utf8')
     if arguments.drop_images:
         _drop_images(folder / 'bag')
     print(f'\n{to_text(summary)}\n')
+    for name, value in drive:
+        print(f'{name}: {value}')
     for name in ('plan.mp4', 'summary.html', 'bag'):
         print(f'{folder / name}')
     if not summary.ages_ms:
         reasons = '; '.join(reason for reason, _ in summary.reasons) or 'it gave none'
         raise DemoError(f'the planner published no trajectory; its reasons: {reasons}')
     return 0
+
+
+def _drive(folder: Path) -> list[tuple[str, str]]:
+    """Return how the drive went, in (name, value); nothing after a recording."""
+    if not (folder / 'drive.json').exists():
+        return []
+    drive = json.loads((folder / 'drive.json').read_text('utf8'))
+    lines = []
+    for row in drive['rows']:
+        way = 'completed' if row['completed'] else f'ended at {row["completion"]:.0%}'
+        faults = '; '.join(row['faults']) or 'no faults'
+        words = (
+            f'{way} after {row["duration_s"]:.0f} s, {faults}; '
+            f'{row["lane_deviation_m"]:.2f} m off the lane\'s middle, PDMS {row["pdms"]:.2f}'
+        )
+        lines.append((f'route {row["seed"]}', words))
+    return lines
 
 
 def _drop_images(bag: Path) -> None:

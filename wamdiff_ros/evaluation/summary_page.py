@@ -1,6 +1,7 @@
 """Show a `Summary` as one HTML file that needs nothing else: no network, no scripts."""
 
 import base64
+from collections.abc import Sequence
 from html import escape
 
 import cv2
@@ -35,8 +36,15 @@ th { font-weight: 600; min-width: 9rem; }
 WIDTH = 900
 
 
-def to_html(summary: Summary, still_rgb: np.ndarray | None = None) -> str:
-    """Return the page; `still_rgb`, uint8 [height, width, 3], is shown at its top."""
+def to_html(
+    summary: Summary,
+    still_rgb: np.ndarray | None = None,
+    drive: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return the page; `still_rgb`, uint8 [height, width, 3], is shown at its top.
+
+    `drive` says in (name, value) how a closed-loop drive went.
+    """
     s = summary
     states = s.status_counts()
     nominal = 100 * states[PlanStatus.NOMINAL] / len(s.states)
@@ -58,6 +66,8 @@ def to_html(summary: Summary, still_rgb: np.ndarray | None = None) -> str:
         parts.append(f'<p class="note">{escape(s.model_note)}</p>')
     if still_rgb is not None:
         parts.append(f'<img alt="The plan in the camera picture" src="{_data_url(still_rgb)}">')
+    if drive:
+        parts.append('<h2>The drive</h2>' + _table(drive))
     parts.append('<h2>At a glance</h2><div class="cards">')
     parts += [
         f'<div class="card"><b>{value}</b><span>{name}</span></div>' for value, name in cards
@@ -70,12 +80,14 @@ def to_html(summary: Summary, still_rgb: np.ndarray | None = None) -> str:
         parts.append('<h2>Time between trajectories [ms]</h2>' + _curve(s.intervals_ms))
     if s.stages_ms:
         parts.append('<h2>Time per stage, p50 and p95 [ms]</h2>' + _bars(s))
-    parts.append('<h2>All numbers</h2><table>')
-    parts += [
-        f'<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows_of(s)
-    ]
-    parts.append('</table></html>\n')
+    parts.append('<h2>All numbers</h2>' + _table(rows_of(s)))
+    parts.append('</html>\n')
     return '\n'.join(parts)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    cells = [f'<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows]
+    return '\n'.join(['<table>', *cells, '</table>'])
 
 
 def _data_url(rgb: np.ndarray) -> str:

@@ -3,9 +3,11 @@
     python -m wamdiff_ros.ros.simulator_node --ros-args -p seed:=0 -p routes:=10 -p out:=drive
 
 Drives route after route as the planner says, in real time, and scores them as `wamdiff drive`
-does. Before each route the planner is reset, and the world stands still until the planner's
-first trajectory. Ends after the last route: exit code 0 done, 1 it failed (the reason is
-printed), 2 wrong parameters, 3 no planner; SIGINT and SIGTERM end it with 0, too.
+does. The world goes on with the clock whether or not this process keeps up; with
+`publish_clock` the clock waits for it. Before each route the planner is reset, and the world
+stands still until the planner's first trajectory. Ends after the last route: exit code 0 done,
+1 it failed (the reason is printed), 2 wrong parameters, 3 no planner; SIGINT and SIGTERM end it
+with 0, too.
 """
 
 import json
@@ -13,6 +15,7 @@ import math
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,6 @@ from ..simulation.ground_truth import ground_truth
 from ..simulation.renderer import Renderer
 from ..simulation.score import Drive, RouteScore
 from ..simulation.screen import GraphicsError
-from ..simulation.vehicle import Control
 from ..simulation.world import World
 from ..types import EgoState, PlanStatus
 from .conversion import TRAJECTORY_STATUS
@@ -48,7 +50,6 @@ from .simulated_sensors import SimulatedSensors
 LEAD_NS = 10_000_000
 SUBSTEPS = 4  # of odometry within one step of the world
 CLOCK_PERIOD_S = 0.005  # at most, of /clock
-LATE_NS = 50_000_000  # later than this, the world waits for the clock instead of hurrying
 FIRST_PLAN_NS = 10_000_000_000  # then the route begins without one
 FRAME = 'odom'  # of the world's odometry: the map frame
 STATUS_OF = {value: status for status, value in TRAJECTORY_STATUS.items()}
@@ -84,7 +85,7 @@ class SimulatorNode(Node):
         self._sensors = SimulatedSensors(self, CAMERA, CAMERAS[CAMERA], compressed, clock)
         self._clock_is_ours = clock
         self._expert = Expert()
-        self._route_begins_ns = 0
+        self._route_begins_ns = self._moves_from_ns = 0
         # The newest trajectory of this route, its status, and until when it may be followed.
         self._trajectory: tuple[MapTrajectory, PlanStatus, int] | None = None
         subscription = self.create_subscription(
@@ -96,7 +97,8 @@ class SimulatorNode(Node):
         self._executor.add_node(self)
         self.stopped = False  # set it to end `drive` early
         self.late_steps = 0
-        self._start_ns, self._start_steady_ns = time.time_ns(), time.monotonic_ns()
+        self._newest_ns = time.time_ns()  # time that was waited for
+        self._set_clock(self._newest_ns)
 
     # -- routes -------------------------------------------------------------------------------
 
@@ -124,6 +126,8 @@ class SimulatorNode(Node):
         drive = Drive()
         with Renderer(world.scene, {CAMERA: CAMERAS[CAMERA]}) as renderer:
             rgb = renderer.render(world.view(), CAMERA)
+            if self._clock_is_ours:  # it stood still meanwhile
+                self._set_clock(self._newest_ns)
             stamp_ns = self._route_begins_ns = self._next_instant_ns()
             # The world stands still until there is a plan for it.
             while self._trajectory is None and not self.stopped:
@@ -131,16 +135,20 @@ class SimulatorNode(Node):
                     self.get_logger().error('no first trajectory: driving off without')
                     break
                 self._show(world, rgb, stamp_ns)
-                stamp_ns = self._next_stamp_ns(stamp_ns)
+                stamp_ns = self._next_instant_ns()
+            self._moves_from_ns = stamp_ns
             while not (world.finished or self.stopped or 0 < self._limit_s <= world.time_s):
                 self._show(world, rgb, stamp_ns)
-                control, status = self._control(world, stamp_ns)
-                drive.add(world, status)
                 before = world.ego_state(stamp_ns)
-                world.step(control)
+                self._step(world, stamp_ns, drive)
                 rgb = renderer.render(world.view(), CAMERA)
                 self._move(before, world.ego_state(stamp_ns + STEP_NS))
-                stamp_ns = self._next_stamp_ns(stamp_ns)
+                stamp_ns += STEP_NS
+                if missed := self._missed_steps(stamp_ns):
+                    for _ in range(missed):
+                        self._step(world, stamp_ns, drive)
+                        stamp_ns += STEP_NS
+                    rgb = renderer.render(world.view(), CAMERA)
             if not self.stopped:
                 self._show(world, rgb, stamp_ns)
         return None if self.stopped else drive.score(world)
@@ -162,13 +170,18 @@ class SimulatorNode(Node):
             self._wait_until(state.stamp_ns)
             self._sensors.publish_motion(state)
 
-    def _control(self, world: World, now_ns: int) -> tuple[Control, PlanStatus]:
-        if self._trajectory is None:
-            return WAIT, PlanStatus.WAITING
-        trajectory, status, valid_until_ns = self._trajectory
-        if now_ns > valid_until_ns:
-            return WAIT, PlanStatus.WAITING
-        return follow(trajectory, now_ns, world.ego), status
+    def _step(self, world: World, now_ns: int, drive: Drive) -> None:
+        """Advance the world under what is planned now."""
+        control, status = WAIT, PlanStatus.WAITING
+        if self._trajectory is not None:
+            trajectory, its_status, valid_until_ns = self._trajectory
+            if now_ns <= valid_until_ns:
+                # While the world stood still, the plan must not run away from it.
+                t0_ns = max(trajectory.t0_ns, self._moves_from_ns)
+                control = follow(replace(trajectory, t0_ns=t0_ns), now_ns, world.ego)
+                status = its_status
+        drive.add(world, status)
+        world.step(control)
 
     # -- the planner --------------------------------------------------------------------------
 
@@ -224,16 +237,22 @@ class SimulatorNode(Node):
         later_ns = self._now_ns() + LEAD_NS
         return later_ns + STEP_NS - later_ns % STEP_NS - LEAD_NS
 
-    def _next_stamp_ns(self, stamp_ns: int) -> int:
-        """Return the instant of the next step; who is late does not hurry."""
-        late_ns = self._now_ns() - (stamp_ns + STEP_NS)
-        if late_ns <= LATE_NS:
-            return stamp_ns + STEP_NS
-        self.late_steps += 1
-        if self._clock_is_ours:  # then time itself waits
-            self._start_ns -= late_ns
-            return stamp_ns + STEP_NS
-        return self._next_instant_ns()
+    def _missed_steps(self, stamp_ns: int) -> int:
+        """Return how many steps too late it is, whose pictures nobody can send in time.
+
+        A clock of our own waits for us instead.
+        """
+        late_ns = self._now_ns() - stamp_ns
+        if late_ns < STEP_NS:
+            return 0
+        self.late_steps += late_ns // STEP_NS
+        if self._clock_is_ours:
+            self._set_clock(stamp_ns)
+            return 0
+        return late_ns // STEP_NS
+
+    def _set_clock(self, now_ns: int) -> None:
+        self._start_ns, self._start_steady_ns = now_ns, time.monotonic_ns()
 
     def _wait_until(self, stamp_ns: int) -> None:
         """Take messages until the instant has come, keeping /clock running."""
@@ -241,9 +260,10 @@ class SimulatorNode(Node):
             if self.stopped:
                 return
             if self._clock_is_ours:
-                self._sensors.publish_clock(self._now_ns())
+                self._sensors.publish_clock(min(self._now_ns(), stamp_ns))
                 left_s = min(left_s, CLOCK_PERIOD_S)
             self._spin_once(left_s)
+        self._newest_ns = stamp_ns
         if self._clock_is_ours:
             self._sensors.publish_clock(stamp_ns)
         self._spin_once(0.0)
