@@ -97,12 +97,21 @@ def test_the_command_refuses_in_one_line(two_routes, capsys):
     assert 'every_s 2.0 there, 0.5 asked for' in capsys.readouterr().err
 
 
+def test_a_renderer_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
+    args = ['data', 'generate', str(tmp_path), '--routes', '1', '--renderer', 'crayons']
+    assert cli.main(args) == 2
+    assert "route 1000000: backend 'crayons'" in capsys.readouterr().err
+
+
 def test_the_command_draws_a_contact_sheet(two_routes, tmp_path, capsys):
     sheet = tmp_path / 'sheet.png'
     args = ['data', 'show', str(two_routes[0]), '--out', str(sheet), '--count', '4']
     assert cli.main(args) == 0
     assert sheet.read_bytes().startswith(b'\x89PNG')
     assert str(sheet) in capsys.readouterr().out
+    assert cli.main([*args, '--saying', 'lateral: keep_lane']) == 0
+    assert cli.main([*args, '--saying', 'animal yes']) == 2
+    assert "says 'animal yes'" in capsys.readouterr().err
 
 
 def test_the_manifest_says_what_the_data_was_made_with(two_routes):

@@ -15,7 +15,7 @@ from ..training.records import DrivingRecord
 from ..types import CameraFrame, Observation
 from .boxes import Box, boxes
 from .cameras import CAMERAS
-from .disturbance import Disturbances
+from .disturbance import Disturbances, Push, recovers
 from .expert import Expert, ExpertPlan
 from .follower import MapTrajectory, follow
 from .renderer import Renderer
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # torch is loaded only where a model drives
 JPEG_QUALITY = 95
 BEFORE_FAULT_S = 4.0  # records this close before a fault of the expert are left out
 SEGMENT_S = (1.0, 4.0)  # DAgger: expert or model drive this long in one go
+TOO_LATE_S, RESCUE_S = 0.4, 2.0  # it takes over this long before, and for this long
 # How the body leans with acceleration [rad per m/s^2], and how it shakes.
 PITCH_LEAN, ROLL_LEAN, SHAKE_RAD = 0.006, 0.008, 0.003
 # Standard deviations of how a camera is mounted on the vehicle of a route.
@@ -79,17 +80,17 @@ def collect(
                     keyed.append((f'{seed:08d}-{step:05d}', record))
                 if model:
                     model.see(world, rgb)
-            if model and model.drives(world):
-                control = model.control(world)
+            if model:
+                control = model.control(world, expert) or control
             if disturbances:
                 control = disturbances.disturbed(world, control)
             world.step(control)
             step += 1
     finally:
         renderer.close()
-    fault = (
-        f'route {seed}: {world.events[0].kind} {world.events[0].detail}' if world.events else ''
-    )
+    fault = ''
+    if world.events:
+        fault = f'route {seed} ended early: {world.events[0].kind} {world.events[0].detail}'
     if fault and model is None:
         last_s = world.time_s - BEFORE_FAULT_S
         keyed = [(key, record) for key, record in keyed if record.time_s < last_s]
@@ -105,12 +106,21 @@ class _Model:
         self._turn_ends_s, self._my_turn = 0.0, False
         session.reset()
 
-    def drives(self, world: World) -> bool:
-        """Return whether it is the model's turn, and there is a plan."""
+    def control(self, world: World, expert: Expert) -> Control | None:
+        """Return how the model drives, or None when it is the expert's turn.
+
+        The expert takes over while there is still something to rescue.
+        """
         if world.time_s >= self._turn_ends_s:
             self._my_turn = self._random.random() < self._beta
             self._turn_ends_s = world.time_s + self._random.uniform(*SEGMENT_S)
-        return self._my_turn and self._trajectory is not None
+        if not self._my_turn or self._trajectory is None:
+            return None
+        control = follow(self._trajectory, round(world.time_s * 1e9), world.ego)
+        if not recovers(world, expert, Push(lasts_s=TOO_LATE_S), control):
+            self._my_turn, self._turn_ends_s = False, world.time_s + RESCUE_S
+            return None
+        return control
 
     def see(self, world: World, rgb: Mapping[str, np.ndarray]) -> None:
         """Plan anew; an answer that is no plan leaves the last one in force."""
@@ -120,10 +130,6 @@ class _Model:
         plan = self._session.plan(observation).plan
         if plan is not None:
             self._trajectory = MapTrajectory.of_plan(plan)
-
-    def control(self, world: World) -> Control:
-        """Follow the last plan."""
-        return follow(self._trajectory, round(world.time_s * 1e9), world.ego)
 
 
 def _record(

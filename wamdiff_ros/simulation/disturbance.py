@@ -31,12 +31,15 @@ class Push:
     lasts_s: float = 0.0
 
 
+NO_PUSH = Push()
+
+
 class Disturbances:
     """The pushes of one route. `push` before each step, then `disturbed` on its control."""
 
     def __init__(self, random: np.random.Generator):
         self._random = random
-        self._push = Push()
+        self._push = NO_PUSH
         self._next_s = random.uniform(*CALM_S)
         self._ends_s = -math.inf
 
@@ -45,7 +48,7 @@ class Disturbances:
         if world.time_s < self._next_s:
             return
         push = _draw(self._random, world.ego.speed_mps)
-        if not _recovers(world, expert, push):
+        if not recovers(world, expert, push):
             self._next_s = world.time_s + RETRY_S
             return
         _jump(world, push)
@@ -79,14 +82,22 @@ def _draw(random: np.random.Generator, speed_mps: float) -> Push:
     )
 
 
-def _recovers(world: World, expert: Expert, push: Push) -> bool:
+def recovers(
+    world: World, expert: Expert, push: Push = NO_PUSH, held: Control | None = None
+) -> bool:
+    """Whether the expert, after a push, drives on for some seconds without a fault.
+
+    While the push lasts, the control is the expert's with the error, or `held`.
+    """
     copy = world.copy()
     known = len(copy.events)
     _jump(copy, push)
     ends_s = copy.time_s + push.lasts_s
     while not copy.finished and copy.time_s < ends_s + RECOVERY_S:
         control = expert.control(copy)
-        copy.step(_with_error(control, push) if copy.time_s < ends_s else control)
+        if copy.time_s < ends_s:
+            control = held or _with_error(control, push)
+        copy.step(control)
     return len(copy.events) == known
 
 

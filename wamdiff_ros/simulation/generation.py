@@ -120,10 +120,17 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _collect(job: tuple[int, Settings, str]):
-    from .collection import collect
-
     seed, settings, renderer = job
-    return collect(seed, settings, renderer, _session(settings.model) if settings.model else None)
+    try:
+        from .collection import collect
+        from .screen import RendererError
+    except ImportError as error:  # panda3d; the message says what to install
+        raise GenerationError(str(error)) from error
+    session = _session(settings.model) if settings.model else None
+    try:
+        return collect(seed, settings, renderer, session)
+    except RendererError as error:
+        raise GenerationError(f'route {seed}: {error}') from error
 
 
 @lru_cache(maxsize=1)

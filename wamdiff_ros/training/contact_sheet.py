@@ -8,7 +8,14 @@ from PIL import ImageDraw, ImageFont
 from tqdm import tqdm
 
 from ..pinhole import NEAR_M, Pinhole
-from .records import ConversationRecord, DrivingRecord, Record, camera_of, decode_image
+from .records import (
+    ConversationRecord,
+    DrivingRecord,
+    Record,
+    camera_of,
+    decode_image,
+    format_description,
+)
 from .shards import Shards
 
 PICTURE_PX = (512, 256)
@@ -19,21 +26,28 @@ WAYPOINT_RGB, FIRST_RGB = (255, 60, 200), (255, 220, 0)
 
 
 def contact_sheet(
-    shards: Shards, cameras: dict[str, Pinhole], count: int, columns: int, seed: int
+    shards: Shards, cameras: dict[str, Pinhole], count: int, columns: int, seed: int, words: str
 ) -> Picture.Image:
     """Return a sheet of `count` records drawn at random, in the order of their places.
 
     `cameras` are those that the records were made with; waypoints are drawn into those pictures
-    whose camera is among them.
+    whose camera is among them. Only records that say `words` are drawn.
     """
-    random = np.random.default_rng(seed)
-    chosen = np.sort(random.permutation(len(shards))[:count])
+    chosen = []
+    for index in np.random.default_rng(seed).permutation(len(shards)):
+        if len(chosen) == count:
+            break
+        if words in _said(shards[int(index)]):
+            chosen.append(int(index))
+    chosen.sort()
+    if not chosen:
+        raise ValueError(f'none of {len(shards)} records says {words!r}')
     width, height = PICTURE_PX[0] + MARGIN_PX, PICTURE_PX[1] + WORDS_PX + MARGIN_PX
     rows = -(-len(chosen) // columns)
     sheet = Picture.new('RGB', (columns * width + MARGIN_PX, rows * height + MARGIN_PX), 'white')
     for place, index in enumerate(tqdm(chosen, 'drawing', unit='record', disable=None)):
         row, column = divmod(place, columns)
-        tile = _tile(shards[int(index)], shards.key(int(index)), cameras)
+        tile = _tile(shards[index], shards.key(index), cameras)
         sheet.paste(tile, (MARGIN_PX + column * width, MARGIN_PX + row * height))
     return sheet
 
@@ -54,6 +68,12 @@ def _tile(record: Record, key: str, cameras: dict[str, Pinhole]) -> Picture.Imag
     for number, line in enumerate(_words(record, key)):
         draw.text((2, PICTURE_PX[1] + 1 + LINE_PX * number), line, 'black', font)
     return tile
+
+
+def _said(record: Record) -> str:
+    if isinstance(record, ConversationRecord):
+        return f'{record.question}\n{record.answer}'
+    return f'{record.source} {record.command.value}\n{format_description(record)}'
 
 
 def _draw_waypoints(picture: Picture.Image, waypoints_base_m: np.ndarray, camera: Pinhole) -> None:

@@ -112,6 +112,10 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--count', type=_count, default=24, metavar='N', help='(%(default)s)')
     parser.add_argument('--columns', type=_count, default=3, metavar='N', help='(%(default)s)')
     parser.add_argument('--seed', type=int, default=0, metavar='S', help='of the choice')
+    parser.add_argument(
+        '--saying', default='', metavar='WORDS',
+        help='only records that say this: "pedestrian yes", "lateral: turn_left", "dagger"',
+    )  # fmt: skip
     parser.set_defaults(work=_show)
 
 
@@ -136,7 +140,7 @@ def _generate(args: argparse.Namespace) -> int:
         f'{made.new_records} of them new, {made.records_per_s:.0f} records/s'
     )
     for fault in made.faults:
-        print(f'{fault}; its last seconds were left out', file=sys.stderr)
+        print(fault, file=sys.stderr)
     return 1 if made.faults and not args.model else 0
 
 
@@ -160,7 +164,9 @@ def _show(args: argparse.Namespace) -> int:
     from .contact_sheet import contact_sheet
     from .shards import Shards
 
-    sheet = contact_sheet(Shards(args.data), dict(CAMERAS), args.count, args.columns, args.seed)
+    sheet = contact_sheet(
+        Shards(args.data), dict(CAMERAS), args.count, args.columns, args.seed, args.saying
+    )
     sheet.save(args.out)
     print(args.out)
     return 0
