@@ -123,13 +123,13 @@ def _collect(job: tuple[int, Settings, str]):
     seed, settings, renderer = job
     try:
         from .collection import collect
-        from .screen import RendererError
+        from .screen import GraphicsError
     except ImportError as error:  # panda3d; the message says what to install
         raise GenerationError(str(error)) from error
     session = _session(settings.model) if settings.model else None
     try:
         return collect(seed, settings, renderer, session)
-    except RendererError as error:
+    except GraphicsError as error:
         raise GenerationError(f'route {seed}: {error}') from error
 
 
