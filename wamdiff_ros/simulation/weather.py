@@ -20,7 +20,7 @@ VERTEX = np.dtype([('position', '<f4', 3), ('rgba', 'u1', 4)])
 
 # Noon and dusk; factors of the colour of a surface, then sRGB of the sky.
 SUN = (np.array([0.60, 0.57, 0.52]), np.array([0.24, 0.13, 0.08]))
-AMBIENT = (np.array([0.56, 0.59, 0.63]), np.array([0.40, 0.39, 0.45]))
+AMBIENT = (np.array([0.56, 0.59, 0.63]), np.array([0.46, 0.45, 0.50]))
 ZENITH = (np.array([84.0, 140.0, 212.0]), np.array([34.0, 42.0, 84.0]))
 HORIZON = (np.array([200.0, 216.0, 230.0]), np.array([150.0, 118.0, 116.0]))
 OVERCAST = (np.array([186.0, 190.0, 194.0]), np.array([84.0, 86.0, 98.0]))
