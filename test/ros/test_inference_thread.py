@@ -1,6 +1,7 @@
 """The thread that owns the model, without ROS."""
 
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from wamdiff_ros.types import (
     StageTimings,
 )
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Session:
@@ -32,12 +33,14 @@ class Session:
     def __init__(self):
         self.calls = []
         self.threads = set()
+        self.busy = threading.Event()
         self.go = threading.Event()
         self.go.set()
         self.error = None
 
     def plan(self, observation):
         self._note('plan')
+        self.busy.set()
         assert self.go.wait(TIMEOUT_S)
         if self.error:
             raise self.error
@@ -113,8 +116,7 @@ def test_tick_that_finds_inference_busy_is_skipped(rig):
     rig.session.go.clear()
     first, second = rig.request(1), rig.request(2)
     assert rig.thread.submit(first) is None
-    while 'plan' not in rig.session.calls:
-        pass
+    assert rig.session.busy.wait(TIMEOUT_S)
     assert rig.thread.submit(second) is second
     rig.session.go.set()
     assert rig.wait_for(1).request is first
@@ -196,7 +198,7 @@ def test_close_cancels_a_load():
     def load(progress, cancelled):
         progress('waiting')
         while not cancelled():
-            pass
+            time.sleep(0.01)
         raise RuntimeError('cancelled')
 
     thread = InferenceThread(load, max_gap_ns=1)
