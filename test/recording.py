@@ -1,4 +1,8 @@
-"""A recording of a planner, made by hand: what the overlay and the summary are tested on."""
+"""Recordings made by hand, of a planner and of sensors, for tests to read and to play."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -134,6 +138,36 @@ def write(path, messages):
         for topic, sent_ns, entry in sorted(messages, key=lambda m: m[1]):
             writer.write_message(topic, sent_ns, entry)
     return path
+
+
+_FOLDER = tempfile.TemporaryDirectory()  # gone when the tests end
+
+
+@cache
+def sensor_bag():
+    """Return a recording of sensors: 3 s with images at 20 Hz, odometry at 50 Hz, a command."""
+    fields = dict.fromkeys(('binning_x', 'binning_y'), 0)
+    region = message(
+        'sensor_msgs/msg/RegionOfInterest',
+        x_offset=0, y_offset=0, height=0, width=0, do_rectify=False,
+    )  # fmt: skip
+    info = message(
+        'sensor_msgs/msg/CameraInfo', header=header(START_NS), width=WIDTH, height=HEIGHT,
+        distortion_model='plumb_bob', d=np.zeros(5), k=np.eye(3).ravel(), r=np.eye(3).ravel(),
+        p=np.eye(3, 4).ravel(), roi=region, **fields,
+    )  # fmt: skip
+    command = message('wamdiff_ros/msg/NavigationCommand', header=header(START_NS), command=0)
+    messages = [
+        ('/camera/front/camera_info', START_NS, info),
+        ('/navigation_command', START_NS, command),
+    ]
+    for ns in range(START_NS, START_NS + 3 * 10**9, 10_000_000):
+        since = ns - START_NS
+        if since % 20_000_000 == 0:
+            messages.append(('/odometry', ns, odometry(ns, 5e-9 * since, 0.0, 0.0, 5.0)))
+        if since % 50_000_000 == 0:
+            messages.append(('/camera/front/image', ns, image(ns, since // 50_000_000)))
+    return write(Path(_FOLDER.name) / 'bag', messages)
 
 
 def default_camera():

@@ -7,13 +7,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from recording import HEIGHT, WIDTH, sensor_bag
 
 pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS')
 
 from wamdiff_ros.evaluation.bag import read_messages
 from wamdiff_ros.ros.qos import LATCHED, RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode
-from wamdiff_ros.share import share_path
 
 pytestmark = pytest.mark.ros
 
@@ -26,6 +26,9 @@ TOPICS = {
     '/navigation_command': ('wamdiff_ros/msg/NavigationCommand', LATCHED),
     '/camera/front/camera_info': ('sensor_msgs/msg/CameraInfo', LATCHED),
 }
+
+
+SENSOR_BAG = 'the recording'  # its path is not known before a test runs
 
 
 def start_player(*arguments):
@@ -58,14 +61,14 @@ def stamps_ns(messages):
 
 
 def recorded(topic, seconds):
-    """Return the messages of the bundled clip that lie in its first seconds."""
-    messages = [(t, m) for _, _, t, m in read_messages(share_path('demo', 'clip'), [topic])]
+    """Return the messages of the recording that lie in its first seconds."""
+    messages = [(t, m) for _, _, t, m in read_messages(sensor_bag(), [topic])]
     return [(t, m) for t, m in messages if t - messages[0][0] <= seconds * 1e9]
 
 
 def test_all_messages_of_a_bag_arrive_in_order_with_the_recorded_intervals(tmp_path):
     began_ns = time.time_ns()
-    bag = share_path('demo', 'clip')
+    bag = sensor_bag()
     received = play_and_record(tmp_path / 'bag', '--bag', bag, '--seconds', '1.5')
     for topic in ('/camera/front/image', '/odometry'):
         expected = recorded(topic, 1.5)
@@ -80,12 +83,12 @@ def test_all_messages_of_a_bag_arrive_in_order_with_the_recorded_intervals(tmp_p
     sent = [bytes(message.data) for _, message in recorded('/camera/front/image', 1.5)]
     assert [bytes(m.data) for _, m in received['/camera/front/image']] == sent
     assert len(received['/navigation_command']) == 1
-    assert received['/camera/front/camera_info'][0][1].width == 640
+    assert received['/camera/front/camera_info'][0][1].width == WIDTH
 
 
 def test_with_clock_the_recorded_stamps_are_kept_and_the_clock_leads_to_them(tmp_path):
     topics = {**TOPICS, '/clock': ('rosgraph_msgs/msg/Clock', RECORDED)}
-    bag = share_path('demo', 'clip')
+    bag = sensor_bag()
     received = play_and_record(
         tmp_path / 'bag', '--bag', bag, '--seconds', '0.5', '--clock', topics=topics
     )
@@ -99,15 +102,15 @@ def test_with_clock_the_recorded_stamps_are_kept_and_the_clock_leads_to_them(tmp
 def test_raw_images_are_sent_as_bgr8(tmp_path):
     topics = {'/front': ('sensor_msgs/msg/Image', RECORDED), '/odometry': TOPICS['/odometry']}
     received = play_and_record(
-        tmp_path / 'bag', '--bag', share_path('demo', 'clip'), '--seconds', '0.2', '--raw',
+        tmp_path / 'bag', '--bag', sensor_bag(), '--seconds', '0.2', '--raw',
         '--ros-args', '-r', '/camera/front/image:=/front', topics=topics,
     )  # fmt: skip
     sent = [message for _, message in recorded('/camera/front/image', 0.2)]
     assert len(received['/front']) == len(sent)
     for (_, image), jpeg in zip(received['/front'], sent, strict=True):
-        assert (image.encoding, image.step) == ('bgr8', 3 * 640)
+        assert (image.encoding, image.step) == ('bgr8', 3 * WIDTH)
         bgr = cv2.imdecode(jpeg.data, cv2.IMREAD_COLOR)
-        np.testing.assert_array_equal(image.data.reshape(360, 640, 3), bgr)
+        np.testing.assert_array_equal(image.data.reshape(HEIGHT, WIDTH, 3), bgr)
 
 
 def test_images_and_poses_arrive_together(tmp_path):
@@ -142,7 +145,7 @@ def test_all_frames_of_a_video_arrive(tmp_path):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_player_with_exit_code_0(tmp_path, number):
     with RecorderNode(tmp_path / 'bag', TOPICS) as recorder:
-        player = start_player('--bag', share_path('demo', 'clip'), '--loop', '--wait-for', '60')
+        player = start_player('--bag', sensor_bag(), '--loop', '--wait-for', '60')
         spin_until(recorder, lambda: recorder.recorder.counts['/odometry'] or player.poll())
         player.send_signal(number)
         spin_until(recorder, lambda: player.poll() is not None)
@@ -156,13 +159,13 @@ def test_a_signal_ends_the_player_with_exit_code_0(tmp_path, number):
     [
         (['--bag', 'no/such/bag'], 1, 'no such bag'),
         (['--video', 'no/such.mp4'], 1, 'no such video'),
-        (['--bag', 'demo/clip', '--topics', '/left'], 1, 'holds no topic /left'),
-        (['--bag', 'demo/clip', '--wait-for', '0.5'], 3, 'fewer than 1 subscribers'),
-        (['--bag', 'demo/clip', '--rate', '0'], 2, 'not above 0'),
+        (['--bag', SENSOR_BAG, '--topics', '/left'], 1, 'holds no topic /left'),
+        (['--bag', SENSOR_BAG, '--wait-for', '0.5'], 3, 'fewer than 1 subscribers'),
+        (['--bag', SENSOR_BAG, '--rate', '0'], 2, 'not above 0'),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(arguments, code, words):
-    player = start_player(*arguments)
+    player = start_player(*(sensor_bag() if a is SENSOR_BAG else a for a in arguments))
     _, log = player.communicate(timeout=120)
     assert player.returncode == code
     assert words in log
