@@ -47,10 +47,10 @@ class Expert:
     def plan(self, world: 'World') -> ExpertPlan:
         """Roll out a copy in which everybody goes on as now and nothing new begins."""
         world = world.frozen()
-        states, reason = [world.ego], None
+        states, reasons = [world.ego], []
         for _ in range(HORIZON_STEPS):
-            control, why = self._control(world, world.ego, world.s_m)
-            reason = reason or why
+            control, reason = self._control(world, world.ego, world.s_m)
+            reasons.append(reason)
             world.step(control)
             states.append(world.ego)
         table = np.array([(s.x_m, s.y_m, s.heading_rad, s.speed_mps) for s in states])
@@ -58,7 +58,7 @@ class Expert:
         cos, sin = math.cos(start.heading_rad), math.sin(start.heading_rad)
         xy = (table[:, :2] - table[0, :2]) @ np.array([[cos, -sin], [sin, cos]])
         heading = table[:, 2] - start.heading_rad
-        return ExpertPlan(xy[list(WAYPOINT_STEPS)], xy, heading, table[:, 3], reason)
+        return ExpertPlan(xy[list(WAYPOINT_STEPS)], xy, heading, table[:, 3], reasons[0])
 
     def wishes(self, world: 'World', ego: VehicleState, s_m: float) -> dict[str, float]:
         """Return the acceleration that each reason allows, in m/s²; the least one counts."""

@@ -27,6 +27,7 @@ PAINTS: tuple[Colour, ...] = (
 CLOTHES: tuple[Colour, ...] = (
     (200, 40, 50), (40, 80, 180), (230, 190, 40), (40, 130, 70), (90, 50, 120), (230, 120, 40),
 )  # fmt: skip
+Spans = list[tuple[float, float]]  # of s
 PARKED_LENGTH_M = 6.6  # of bay per car
 ROADWORKS_MPS = 5.5
 PASSING_MPS = 8.0  # past a parked car that intrudes
@@ -63,7 +64,7 @@ def draw_scenario(route: Route, rng: np.random.Generator) -> Scenario:
     _draw_signals(scenario, route, rng)
     lead = rng.uniform() < 0.4
     first_s = 95.0 if lead else 58.0
-    taken: list[tuple[float, float]] = []
+    taken: Spans = []
     count = 0
     if rng.uniform() < 0.35:
         count += _draw_roadworks(scenario, route, rng, taken)
@@ -107,7 +108,9 @@ def _draw_signals(scenario: Scenario, route: Route, rng: np.random.Generator) ->
             )
 
 
-def _draw_roadworks(scenario, route, rng, taken) -> bool:
+def _draw_roadworks(
+    scenario: Scenario, route: Route, rng: np.random.Generator, taken: Spans
+) -> bool:
     length = float(rng.uniform(14, 22))
     start = _place(route, rng, taken, 45.0, length, before=24.0, after=20.0, tightest_m=40.0)
     if start is None:
@@ -120,7 +123,9 @@ def _draw_roadworks(scenario, route, rng, taken) -> bool:
     return True
 
 
-def _draw_crossing(scenario, route, rng, taken, first_s: float) -> bool:
+def _draw_crossing(
+    scenario: Scenario, route: Route, rng: np.random.Generator, taken: Spans, first_s: float
+) -> bool:
     place = _place(route, rng, taken, first_s, 1.0, before=10.0, after=20.0, straight_m=18.0)
     if place is None:
         return False
@@ -144,7 +149,9 @@ def _draw_crossing(scenario, route, rng, taken, first_s: float) -> bool:
     return True
 
 
-def _draw_bay(scenario, route, rng, taken, intrudes: bool) -> None:
+def _draw_bay(
+    scenario: Scenario, route: Route, rng: np.random.Generator, taken: Spans, intrudes: bool
+) -> None:
     cars = int(rng.integers(2, 6))
     length = cars * PARKED_LENGTH_M
     start = _place(route, rng, taken, 12.0, length, before=18.0, after=16.0, tightest_m=40.0)
@@ -259,7 +266,7 @@ def _draw_bystanders(scenario: Scenario, route: Route, rng: np.random.Generator)
 def _place(
     route: Route,
     rng: np.random.Generator,
-    taken: list[tuple[float, float]],
+    taken: Spans,
     first_s: float,
     length_m: float,
     before: float,

@@ -219,7 +219,7 @@ def _reason(
             reason = 'red'
         if f'wait {reason}' in EXPLANATIONS:
             return f'wait {reason}'
-    if reason == 'lead':
+    if reason == 'lead' and world.lead is not None:
         braking = world.lead.braking and longitudinal in ('stop', 'decelerate')
         return 'lead brakes' if braking else 'lead'
     if reason in ('red', 'amber', 'pedestrian', 'cyclist'):

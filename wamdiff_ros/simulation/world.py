@@ -17,7 +17,7 @@ from .route import Route, make_route
 from .scenario import START_S, draw_scenario, empty_scenario
 from .scene import Body, Light, PropKind, Scene, View
 from .scenery import make_scene
-from .traffic import Crossing, Lead
+from .traffic import Crossing, Lead, Oncoming
 from .vehicle import VEHICLE, Control, VehicleState, curvature_of, step
 
 STEP_S = 0.1
@@ -52,10 +52,17 @@ class Footprint:
     half_width_m: float
 
     @classmethod
-    def of(cls, position, heading_rad: float, length_m: float, width_m: float) -> 'Footprint':
+    def of(
+        cls, position: tuple[float, float], heading_rad: float, length_m: float, width_m: float
+    ) -> 'Footprint':
         """Return the footprint of a body or prop."""
         return cls(
-            *position, math.cos(heading_rad), math.sin(heading_rad), length_m / 2, width_m / 2
+            position[0],
+            position[1],
+            math.cos(heading_rad),
+            math.sin(heading_rad),
+            length_m / 2,
+            width_m / 2,
         )
 
     def overlaps(self, other: 'Footprint') -> bool:
@@ -190,7 +197,8 @@ class World:
     def moving_bodies(self) -> list[Body]:
         """Return all road users but the parked ones."""
         route = self.route
-        bodies = [actor.body(route) for actor in (*self.crossings, *self.bystanders)]
+        bodies = [crossing.body(route) for crossing in self.crossings]
+        bodies += [person.body(route) for person in self.bystanders]
         bodies += [o.body(route) for o in self.oncoming if self._is_there(o)]
         bodies += [body for c in self.cross_traffic if (body := c.body(route))]
         if self.lead is not None:
@@ -207,8 +215,9 @@ class World:
         twin.oncoming = [copy.copy(vehicle) for vehicle in self.oncoming]
         twin.bystanders = [copy.copy(person) for person in self.bystanders]
         twin.cross_traffic = [copy.copy(vehicle) for vehicle in self.cross_traffic]
+        own = {id(old): new for old, new in zip(self.signals, twin.signals, strict=True)}
         for vehicle in twin.cross_traffic:
-            vehicle.signal = twin.signals[vehicle.junction.signal]
+            vehicle.signal = own[id(vehicle.signal)]
         twin.lead = copy.copy(self.lead)
         twin.lights, twin.events = list(self.lights), list(self.events)
         twin.history, twin._touching = list(self.history), set(self._touching)
@@ -278,7 +287,7 @@ class World:
                 )  # fmt: skip
                 ahead = vehicle
 
-    def _is_there(self, vehicle) -> bool:
+    def _is_there(self, vehicle: Oncoming) -> bool:
         return vehicle.start_s <= self.time_s and self.s_m - 40.0 < vehicle.s_m
 
     # -- faults ---------------------------------------------------------------------------------
