@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .scene import Colour
 
@@ -116,9 +117,7 @@ def box(
     return frustum(outline, outline, z - height / 2, z + height / 2, colour, roof, glow)
 
 
-def beam(
-    start_m: Sequence[float], end_m: Sequence[float], thickness_m: float, colour: Colour
-) -> Mesh:
+def beam(start_m: ArrayLike, end_m: ArrayLike, thickness_m: float, colour: Colour) -> Mesh:
     """Return a bar of square section between two points."""
     start, end = np.asarray(start_m, float), np.asarray(end_m, float)
     along = (end - start) / np.linalg.norm(end - start)
