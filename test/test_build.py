@@ -57,7 +57,7 @@ def test_colcon_builds_messages_modules_commands_and_data(sources, environment):
     prefix = workspace / 'install' / 'wamdiff_ros'
     for command in ('lib/wamdiff_ros/planner_node', 'lib/wamdiff_ros/player', 'bin/wamdiff'):
         assert os.access(prefix / command, os.X_OK), command
-    for folder in ('config', 'demo', 'launch', 'models', 'msg'):
+    for folder in ('config', 'launch', 'models', 'msg'):
         assert any((prefix / 'share' / 'wamdiff_ros' / folder).iterdir()), folder
     # In a shell that has sourced the workspace, away from the sources.
     script = 'import wamdiff_ros.msg as m, wamdiff_ros.types as t; print(t.__file__, *dir(m))'

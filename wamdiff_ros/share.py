@@ -1,4 +1,4 @@
-"""Find the data files (msg/, config/, models/, demo/), installed or in the source tree."""
+"""Find the data files (msg/, config/, models/), installed or in the source tree."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Play a recording over DDS, as the sensors of a vehicle would send it.
 
-    python -m wamdiff_ros.ros.player --bag demo/clip
+    python -m wamdiff_ros.ros.player --bag DIR
 
 Plays a bag, a video or numbered images with an ego log. Without --clock every header stamp is
 moved onto the system clock, by the same amount, to the time at which the message is sent.
