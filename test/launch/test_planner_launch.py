@@ -1,6 +1,5 @@
 """The launch file, run for real; the ROS wheels have no launch_ros, a ROS installation has."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -37,29 +36,32 @@ sys.exit(service.run())
 
 
 @pytest.fixture
-def launch():
-    """Return a function that starts the launch file with arguments; ends it as Ctrl-C does."""
-    started = []
+def launch(tmp_path):
+    """Return a function that starts the launch file with arguments; ends it as Ctrl-C does.
 
-    def start(*arguments: str, **environment: str) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, '-c', LAUNCHER, str(LAUNCH_FILE), *arguments],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    That returns a function for what the launched processes have said so far.
+    """
+    started = []
+    log = tmp_path / 'launch.log'  # unlike a pipe, it takes all that is said at once
+
+    def start(*arguments: str):
+        with log.open('w') as output:
+            process = subprocess.Popen(
+                [sys.executable, '-c', LAUNCHER, str(LAUNCH_FILE), *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         started.append(process)
-        return process
+        return log.read_text
 
     yield start
     for process in started:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=TIMEOUT_S)
-        print(output)
-        assert process.returncode == 0
-        assert 'Traceback' not in output
+        code = process.wait(TIMEOUT_S)
+        print(log.read_text())
+        assert code == 0
+        assert 'Traceback' not in log.read_text()
 
 
 @pytest.fixture
@@ -120,9 +122,8 @@ def test_an_argument_left_out_keeps_the_parameter_file(launch, node, tmp_path):
 
 
 def test_autostart_configures_without_being_asked(launch, tmp_path):
-    process = launch(f'model_dir:={tmp_path}/nothing_here')
+    said = launch(f'model_dir:={tmp_path}/nothing_here')
     deadline = time.monotonic() + TIMEOUT_S
-    seen = ''
-    while time.monotonic() < deadline and 'nothing_here' not in seen:
-        seen = process.stdout.readline()
-    assert 'nothing_here' in seen, 'configure did not run into the missing checkpoint'
+    while time.monotonic() < deadline and 'nothing_here' not in said():
+        time.sleep(0.1)
+    assert 'nothing_here' in said(), 'configure did not run into the missing checkpoint'
