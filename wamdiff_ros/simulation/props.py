@@ -35,7 +35,7 @@ TUFTS_PER_M = 0.5  # of road
 WHITE, BLACK, STEEL = (236, 236, 232), (18, 18, 20), (96, 100, 104)
 ORANGE, RED, GLASS = (255, 106, 20), (206, 28, 30), (58, 72, 92)
 
-LAMP_DIAMETER_M = 0.6  # twice the real thing: a pixel or two more of a small picture
+LAMP_DIAMETER_M = 0.85  # thrice the real thing: a pixel or two more of a small picture
 LIT: dict[Light, Colour] = {
     Light.RED: (255, 36, 28),
     Light.AMBER: (255, 186, 0),
