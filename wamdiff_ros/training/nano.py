@@ -27,7 +27,7 @@ CONTROL_TOKENS = (
     '<|video_pad|>',
     '<|mask|>',
 )
-VOCABULARY = 640  # at most; the corpus has fewer words
+VOCABULARY = 768  # at most
 MAX_PIXELS = 256 * 128
 TEMPLATES = PromptTemplates(
     lead_in='Ahead:\n',
