@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 def wamdiff(*arguments):
     return subprocess.run(
         [sys.executable, '-m', 'wamdiff_ros.cli', *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
@@ -38,6 +38,6 @@ def test_help_needs_neither_ros_nor_torch():
         'except SystemExit: pass\n'
         'assert not {"rclpy", "torch", "cv2"} & set(sys.modules), "heavy imports"'
     )
-    result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, timeout=60, check=False,
+    result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, timeout=300, check=False,
                             capture_output=True, text=True)  # fmt: skip
     assert result.returncode == 0, result.stderr
