@@ -5,11 +5,16 @@ then be kept for as long as the frame is. Images of equal size may go through to
 responsible for resizing (see image_processor).
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from .config import VisionConfig
 from .rope import axial_angles, merge_order, rotate
+
+# Query, key and value [n, heads, p, d] → output of that shape.
+Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class PatchEmbed(nn.Module):
@@ -48,12 +53,12 @@ class VisionAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.proj = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(self, x, cos, sin, attention: Attention) -> torch.Tensor:
         """x [n, p, hidden] → the same shape."""
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [n, p, 3, heads, d]
         query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))  # [n, heads, p, d]
         query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-        out = nn.functional.scaled_dot_product_attention(query, key, value)
+        out = attention(query, key, value)
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
@@ -67,9 +72,9 @@ class VisionBlock(nn.Module):
         self.attn = VisionAttention(config)
         self.mlp = VisionMLP(config)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(self, x, cos, sin, attention: Attention) -> torch.Tensor:
         """x [n, p, hidden] → the same shape."""
-        x = x + self.attn(self.norm1(x), cos, sin)
+        x = x + self.attn(self.norm1(x), cos, sin, attention)
         return x + self.mlp(self.norm2(x))
 
 
@@ -117,7 +122,10 @@ class VisionTower(nn.Module):
         return merge_order(grid, self.config.spatial_merge_size)
 
     def forward(
-        self, patches: torch.Tensor, grid: tuple[int, int, int]
+        self,
+        patches: torch.Tensor,
+        grid: tuple[int, int, int],
+        attention: Attention = nn.functional.scaled_dot_product_attention,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Encode one image, or n of equal size.
 
@@ -126,7 +134,7 @@ class VisionTower(nn.Module):
         out_hidden], or [n, …] of that, and one tensor of that shape per deepstack layer.
         """
         if patches.dim() == 2:
-            tokens, deepstack = self(patches[None], grid)
+            tokens, deepstack = self(patches[None], grid, attention)
             return tokens[0], [features[0] for features in deepstack]
         time, height, width = grid
         if time != 1 or patches.shape[1] != height * width:
@@ -140,7 +148,7 @@ class VisionTower(nn.Module):
         cos, sin = angles.cos(), angles.sin()
         deepstack = []
         for index, block in enumerate(self.blocks):
-            x = block(x, cos, sin)
+            x = block(x, cos, sin, attention)
             # The reference takes mergers in the order of the list, one per listed layer.
             if index in config.deepstack_layers:
                 merger = config.deepstack_layers.index(index)

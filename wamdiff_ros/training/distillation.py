@@ -50,10 +50,11 @@ class Teacher:
         self.block_size = config.block_size
         dtype = torch.bfloat16 if recipe.precision == 'bf16' else torch.float32
         network = load_network(recipe.teacher, config, dtype=dtype, device=device)
-        self._forward = NetworkForward(network, train_vision=False)
+        self._forward = NetworkForward(
+            network, train_vision=False, fused_attention=device.type != 'cpu'
+        )
         if recipe.compile:
-            network.text.compile()
-            network.vision.compile()
+            self._forward.compile_layers()
         self._rank, self._device = rank, device
         self._on_policy = OnPolicy(recipe, student, dtype) if recipe.on_policy_every else None
         divergence = getattr(losses, recipe.divergence)

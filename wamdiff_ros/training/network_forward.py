@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..model.network import Network
+from ..model.text import RMSNorm
+from .attention import chunked_attention, chunks_of
 from .block_layout import BlockBatch
 
 
@@ -24,11 +26,21 @@ class ImageGroup:
 class NetworkForward(nn.Module):
     """The network as one module with one forward, as data-parallel wrappers need it."""
 
-    def __init__(self, network: Network, train_vision: bool):
+    def __init__(self, network: Network, train_vision: bool, fused_attention: bool):
+        """fused_attention: torch's kernel, which is fast on a GPU and slow on a CPU."""
         super().__init__()
         self.network = network
         self.train_vision = train_vision
+        self.fused_attention = fused_attention
         network.vision.requires_grad_(train_vision)
+        for module in network.modules():
+            if isinstance(module, (RMSNorm, nn.LayerNorm)):
+                module.register_forward_hook(_to_autocast)
+
+    def compile_layers(self) -> None:
+        """Compile the layers of both towers, all of a tower by the same code."""
+        for layer in (*self.network.text.layers, *self.network.vision.blocks):
+            layer.compile()
 
     def forward(
         self, batch: BlockBatch, images: Sequence[ImageGroup], as_teacher: bool = False
@@ -42,7 +54,8 @@ class NetworkForward(nn.Module):
             visible = batch.teacher_visible
         text = self.network.text
         x, deepstack = self._embed(batch.token_ids, images)
-        hidden = text(x, batch.positions, _Attend(visible), deepstack)
+        attend = (_FusedAttend if self.fused_attention else _ChunkedAttend)(visible, x.shape[1])
+        hidden = text(x, batch.positions, attend, deepstack)
         return self.network.head(hidden.flatten(0, 1)[batch.slots])
 
     def _embed(self, token_ids: torch.Tensor, images: Sequence[ImageGroup]):
@@ -51,9 +64,12 @@ class NetworkForward(nn.Module):
         shape, size = x.shape, token_ids.shape[1]
         x = x.flatten(0, 1)
         deepstack = [torch.zeros_like(x) for _ in self.network.config.vision.deepstack_layers]
+        attention = scaled_dot_product_attention if self.fused_attention else chunked_attention
         for group in images:
             with torch.set_grad_enabled(self.train_vision and torch.is_grad_enabled()):
-                tokens, features = self.network.vision(group.patches, group.grid)  # [k, T, hidden]
+                tokens, features = self.network.vision(  # [k, T, hidden]
+                    group.patches, group.grid, attention
+                )
             first = group.rows * size + group.starts
             places = (first[:, None] + torch.arange(tokens.shape[1], device=x.device)).flatten()
             x = x.index_copy(0, places, tokens.flatten(0, 1).to(x.dtype))
@@ -64,10 +80,10 @@ class NetworkForward(nn.Module):
         return x.view(shape), [layer.view(shape) for layer in deepstack]
 
 
-class _Attend:
+class _FusedAttend:
     """Attention within the batch under one mask, or causal without one."""
 
-    def __init__(self, visible: torch.Tensor | None):
+    def __init__(self, visible: torch.Tensor | None, size: int):
         self._visible = visible
 
     def __call__(
@@ -82,3 +98,27 @@ class _Attend:
             is_causal=self._visible is None,
             enable_gqa=True,
         )
+
+
+class _ChunkedAttend:
+    """The same, computed in chunks."""
+
+    def __init__(self, visible: torch.Tensor | None, size: int):
+        if visible is None:
+            visible = torch.ones(1, 1, size, size, dtype=torch.bool).tril()
+        self._chunks = chunks_of(visible[:, 0])
+
+    def __call__(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        """See model.text.Attend."""
+        dtype = value.dtype
+        return chunked_attention(query.to(dtype), key.to(dtype), value, self._chunks)
+
+
+def _to_autocast(module: nn.Module, inputs, output: torch.Tensor) -> torch.Tensor:
+    """Round a norm's output once, where autocast would round it for every projection anew."""
+    device = output.device.type
+    if torch.is_autocast_enabled(device):
+        return output.to(torch.get_autocast_dtype(device))
+    return output

@@ -5,15 +5,13 @@ decoding become the noisy copies, as the paper has it; the reference's code mask
 answer at random instead. The decoder and its KV cache are those of the runtime.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from ..decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
 from ..model.network import Network
 from ..runtime.engine import Engine, ImageFeatures
-from .batches import Example, TaskBatch
+from .batches import TaskBatch
 from .block_layout import BlockBatch, fill_answer, lay_out_blocks
 from .recipe import Recipe
 

@@ -59,10 +59,13 @@ class Trainer:
         network = load_network(init, config, dtype=torch.float32, device=device)
         network.train().requires_grad_(True)
         self.network = network
-        forward = NetworkForward(network, train_vision=recipe.vision_learning_rate > 0)
+        forward = NetworkForward(
+            network,
+            train_vision=recipe.vision_learning_rate > 0,
+            fused_attention=device.type != 'cpu',
+        )
         if recipe.compile:
-            network.text.compile()
-            network.vision.compile()
+            forward.compile_layers()
         optimizer = torch.optim.AdamW(
             parameter_groups(network, recipe), betas=recipe.betas, fused=True
         )
