@@ -157,7 +157,9 @@ def _drive_all(job: _Job, seeds: range, workers: int) -> 'list[RouteScore]':
         _workers(job, workers) as executor,
         tqdm(total=len(seeds), desc='driving', unit='route', disable=None) as bar,
     ):
-        for future in as_completed([executor.submit(_drive, seed) for seed in seeds]):
+        with _without_interrupts():  # the workers start here, and inherit it
+            futures = [executor.submit(_drive, seed) for seed in seeds]
+        for future in as_completed(futures):
             scores.append(future.result())
             faultless = sum(score.success for score in scores)
             bar.set_postfix_str(f'{faultless} of {len(scores)} without a fault', refresh=False)
@@ -178,6 +180,16 @@ def _workers(job: _Job, count: int) -> Iterator[ProcessPoolExecutor]:
         executor.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Put off Ctrl-C, which would leave workers half started."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 # -- in a worker ------------------------------------------------------------------------------
 
 _worker: Any = None
@@ -185,7 +197,6 @@ _worker: Any = None
 
 def _start_worker(job: _Job, stop) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
     os.environ['OMP_NUM_THREADS'] = '1'  # read by torch when it is imported
     _worker = _Worker(job, stop)
 
