@@ -157,7 +157,7 @@ def _drive_all(job: _Job, seeds: range, workers: int) -> 'list[RouteScore]':
         _workers(job, workers) as executor,
         tqdm(total=len(seeds), desc='driving', unit='route', disable=None) as bar,
     ):
-        with _without_interrupts():  # the workers start here, and inherit it
+        with _interrupts_put_off():  # the workers start here
             futures = [executor.submit(_drive, seed) for seed in seeds]
         for future in as_completed(futures):
             scores.append(future.result())
@@ -181,13 +181,18 @@ def _workers(job: _Job, count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Put off Ctrl-C, which would leave workers half started."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _interrupts_put_off() -> Iterator[None]:
+    """Let Ctrl-C wait, which would leave workers half started; they themselves never get it."""
+    pending = []
+    before = signal.signal(signal.SIGINT, lambda *_: pending.append(True))  # of any thread
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # workers inherit it
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, before)
+    if pending:
+        raise KeyboardInterrupt
 
 
 # -- in a worker ------------------------------------------------------------------------------
