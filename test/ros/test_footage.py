@@ -36,7 +36,7 @@ WAITING, NOMINAL, HELD, STOP = range(4)  # PlannerStatus
 RUNS = {
     'motorway': (126, '--video highway_960x540_25fps.mp4 --ego comma_ego_20hz.npz --seconds 5.01'),
     'traffic': (38, '--video highway_vehicles_1280x720_25fps.mp4 --speed 22'),
-    'kitti': (51, '--images kitti_straight'),
+    'kitti': (31, '--images kitti_straight --seconds 3.01'),
 }
 
 
