@@ -93,6 +93,7 @@ class SimulatorNode(Node):
         )
         self._trajectory_topic = subscription.topic_name
         self._reset_service = self.create_client(Trigger, 'planner/reset')
+        self._reset_name = self.resolve_service_name('planner/reset')
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self)
         self.stopped = False  # set it to end `drive` early
@@ -209,20 +210,22 @@ class SimulatorNode(Node):
     def _reset_planner(self) -> None:
         """Let the planner forget the route before. Raises PlannerMissing."""
         deadline_s = time.monotonic() + self._wait_s
+        if not self._reset_service.service_is_ready():
+            self.get_logger().info(f'waiting for {self._reset_name}')
         while not self._reset_service.service_is_ready():
             self._spin_once(0.1)
             if self.stopped:
                 return
             if time.monotonic() > deadline_s:
                 raise PlannerMissing(
-                    f'{self._reset_service.srv_name}: no such service after {self._wait_s:g} s; '
+                    f'{self._reset_name}: no such service after {self._wait_s:g} s; '
                     'is the planner running, in this ROS domain?'
                 )
         future = self._reset_service.call_async(Trigger.Request())
         while not future.done() and not self.stopped:
             self._spin_once(0.1)
             if time.monotonic() > deadline_s:
-                raise PlannerMissing(f'{self._reset_service.srv_name}: no answer')
+                raise PlannerMissing(f'{self._reset_name}: no answer')
         self._trajectory = None
 
     # -- time ---------------------------------------------------------------------------------
