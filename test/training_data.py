@@ -34,16 +34,17 @@ def records(count: int, seed: int = 0) -> list[DrivingRecord]:
                 waypoints_base_m=np.stack((along, np.zeros(8)), axis=1),
                 objects=dict.fromkeys(OBJECTS, index % 2 == 0),
                 explanation='The road is clear.' if index % 2 else 'A car is near, so wait.',
-                longitudinal='keep speed',
-                lateral='keep lane',
+                longitudinal='keep_speed',
+                lateral='keep_lane',
                 images={'jpg': file.getvalue()},
+                boxes=(('red', 0.4, 0.1, 0.6, 0.5),) if index % 2 else (),
             )
         )
     return made
 
 
 def tiny_checkpoint(folder: Path, block_size: int = 1, seed: int = 0, size: str = 'tiny') -> Path:
-    words = ['The road is clear.', 'A car is near, so wait.', 'keep speed', 'keep lane']
+    words = ['The road is clear.', 'A car is near, so wait.', 'keep_speed', 'keep_lane']
     write_skeleton(folder, SIZES[size], corpus(TEMPLATES, words), block_size)
     write_random_weights(folder, seed)
     return folder

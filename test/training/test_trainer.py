@@ -69,6 +69,12 @@ def assert_equal(left: dict, right: dict):
 
 
 KINDS = {
+    'vision': {
+        'kind': 'vision',
+        'block_size': 1,
+        'batch': {'planning': 6},
+        'image_sizes': ((96, 64),),
+    },
     'autoregressive': {'kind': 'autoregressive', 'block_size': 1, 'precision': 'bf16'},
     'block': {'noisy_copies': 2},
     'distillation': {'kind': 'distillation', 'on_policy_every': 2, 'precision': 'bf16'},
@@ -86,7 +92,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder, tmp_path,
     assert_equal(train(parts, resume=True), whole)
     start = load_file(folder / 'init' / 'model.safetensors')
     assert not torch.equal(
-        whole['model.visual.pos_embed.weight'], start['model.visual.pos_embed.weight']
+        whole['network.model.visual.pos_embed.weight'], start['model.visual.pos_embed.weight']
     )
 
 
@@ -117,7 +123,7 @@ def test_a_frozen_vision_tower_keeps_its_weights_while_language_learns(folder, t
     after = train(recipe(folder, tmp_path / 'out', vision_learning_rate=0.0, steps=2))
     before = load_file(folder / 'init' / 'model.safetensors')
     for name, tensor in before.items():
-        changed = not torch.equal(after[name], tensor)
+        changed = not torch.equal(after[f'network.{name}'], tensor)
         assert changed != name.startswith('model.visual'), name
 
 

@@ -39,6 +39,7 @@ class Records(Protocol):
 class Example:
     """One conversation as the network takes it."""
 
+    record: Record
     prompt: Prompt
     patches: tuple[np.ndarray, ...]  # of each image, [p, dim]
     grids: tuple[tuple[int, int, int], ...]
@@ -102,7 +103,8 @@ class Examples:
 
     def example(self, index: int, task: str, size: tuple[int, int] | None) -> Example:
         """Return record `index` as an example of `task`, images resized to `size` (w, h)."""
-        conversation = conversations_of(self.records[index], self._templates, task)
+        record = self.records[index]
+        conversation = conversations_of(record, self._templates, task)
         patches, grids = [], []
         for data in conversation.images:
             rgb, processor = decode_image(data), self._processor
@@ -117,7 +119,7 @@ class Examples:
             grids.append(grid)
         prompt = user_prompt(conversation.parts, grids, self._tokenizer, self.config)
         answer = self._tokenizer.encode(conversation.answer)
-        return Example(prompt, tuple(patches), tuple(grids), tuple(answer))
+        return Example(record, prompt, tuple(patches), tuple(grids), tuple(answer))
 
 
 class Batches:

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from ..model.config import CheckpointError, read_json
 
 LATEST = 'latest'
+NETWORK = 'network.'  # before the names of a network's weights inside the trained module
 # Taken over from the checkpoint that a run started from.
 COMPANIONS = (
     'tokenizer.json',
@@ -49,11 +50,15 @@ def save(
     init: Path,
     config: dict[str, Any],
     weights: dict[str, torch.Tensor],
+    extra: dict[str, torch.Tensor],
     optimizer: dict[str, torch.Tensor],
     state: dict[str, Any],
     keep: int,
 ) -> Path:
-    """Write the checkpoint of `step` and delete all but the newest `keep` (0: keep all)."""
+    """Write the checkpoint of `step` and delete all but the newest `keep` (0: keep all).
+
+    `extra` are weights that only training needs, a head that is thrown away afterwards.
+    """
     folder = output / f'step_{step:06d}'
     partial = output / f'.{folder.name}.{os.getpid()}.partial'
     (partial / 'training').mkdir(parents=True)
@@ -63,7 +68,8 @@ def save(
     (partial / 'config.json').write_text(json.dumps(config, indent=1) + '\n')
     published = {name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}
     save_file(published, partial / 'model.safetensors', metadata={'format': 'pt'})
-    save_file(weights, partial / 'training' / 'weights.safetensors')
+    trained = {f'{NETWORK}{name}': tensor for name, tensor in weights.items()} | extra
+    save_file(trained, partial / 'training' / 'weights.safetensors')
     save_file(optimizer, partial / 'training' / 'optimizer.safetensors')
     state = {'step': step, **state}
     (partial / 'training' / 'state.json').write_text(json.dumps(state, indent=1) + '\n')

@@ -33,9 +33,7 @@ class NetworkForward(nn.Module):
         self.train_vision = train_vision
         self.fused_attention = fused_attention
         network.vision.requires_grad_(train_vision)
-        for module in network.modules():
-            if isinstance(module, (RMSNorm, nn.LayerNorm)):
-                module.register_forward_hook(_to_autocast)
+        self._attention = attention_in(network, fused_attention)
 
     def compile_layers(self) -> None:
         """Compile the layers of both towers, all of a tower by the same code."""
@@ -64,11 +62,10 @@ class NetworkForward(nn.Module):
         shape, size = x.shape, token_ids.shape[1]
         x = x.flatten(0, 1)
         deepstack = [torch.zeros_like(x) for _ in self.network.config.vision.deepstack_layers]
-        attention = scaled_dot_product_attention if self.fused_attention else chunked_attention
         for group in images:
             with torch.set_grad_enabled(self.train_vision and torch.is_grad_enabled()):
                 tokens, features = self.network.vision(  # [k, T, hidden]
-                    group.patches, group.grid, attention
+                    group.patches, group.grid, self._attention
                 )
             first = group.rows * size + group.starts
             places = (first[:, None] + torch.arange(tokens.shape[1], device=x.device)).flatten()
@@ -78,6 +75,14 @@ class NetworkForward(nn.Module):
                     0, places, feature.flatten(0, 1).to(x.dtype)
                 )
         return x.view(shape), [layer.view(shape) for layer in deepstack]
+
+
+def attention_in(network: Network, fused: bool):
+    """Make a network ready for training; return the attention for its vision tower."""
+    for module in network.modules():
+        if isinstance(module, (RMSNorm, nn.LayerNorm)):
+            module.register_forward_hook(_to_autocast)
+    return scaled_dot_product_attention if fused else chunked_attention
 
 
 class _FusedAttend:

@@ -6,17 +6,20 @@ head that is thrown away afterwards: from all image tokens together the expert's
 critical objects and the meta-behaviours; from each token what lies in its part of the picture.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, smooth_l1_loss
 
+from ..model.network import Network
 from ..simulation.boxes import KINDS
-from ..simulation.truth import LATERAL, LONGITUDINAL, OBJECTS
+from ..simulation.truth import LATERAL, LONGITUDINAL
 from ..types import Command
-from .records import DrivingRecord
+from .network_forward import ImageGroup, attention_in
+from .records import OBJECTS, DrivingRecord
 
 COMMANDS = tuple(Command)
 # Waypoints are learnt in units of their spread [m], per waypoint: forward, left.
@@ -35,8 +38,12 @@ class Seen:
     lateral: torch.Tensor  # [n], index into LATERAL
     cells: torch.Tensor  # [n, rows * columns, kinds], 1 where a box covers a token's part
 
+    def to(self, device: torch.device) -> 'Seen':
+        """Move the tensors to `device`."""
+        return Seen(*(getattr(self, field.name).to(device) for field in fields(self)))
 
-def seen(records: list[DrivingRecord], rows: int, columns: int) -> Seen:
+
+def seen(records: Sequence[DrivingRecord], rows: int, columns: int) -> Seen:
     """Turn records into targets; `rows` x `columns` tokens per picture."""
     state = np.zeros((len(records), STATE), np.float32)
     for row, record in enumerate(records):
@@ -108,12 +115,15 @@ class PerceptionHead(nn.Module):
         )
 
 
-def perception_loss(head: PerceptionHead, features: list[torch.Tensor], truth: Seen):
-    """Return the loss, and its parts by name as detached numbers."""
-    waypoints, objects, longitudinal, lateral, kinds = head(features, truth.state)
+def perception_losses(said, truth: Seen) -> dict[str, torch.Tensor]:
+    """Return the losses of what a `PerceptionHead` says, by name; what is minimised is their sum.
+
+    The mean distance to the expert's waypoints [m] is `perception_error_m`.
+    """
+    waypoints, objects, longitudinal, lateral, kinds = said
     # Things are rare: without a weight "nothing there" is learnt first and for long.
-    rare = torch.tensor(8.0)
-    parts = {
+    rare = torch.tensor(8.0, device=waypoints.device)
+    return {
         'waypoints': 4 * smooth_l1_loss(waypoints, truth.waypoints, beta=0.05),
         'objects': binary_cross_entropy_with_logits(objects, truth.objects),
         'longitudinal': cross_entropy(longitudinal, truth.longitudinal),
@@ -122,6 +132,40 @@ def perception_loss(head: PerceptionHead, features: list[torch.Tensor], truth: S
         * sum(binary_cross_entropy_with_logits(k, truth.cells, pos_weight=rare) for k in kinds)
         / len(kinds),
     }
-    metres = (waypoints - truth.waypoints).detach().float().unflatten(1, (8, 2))
-    metres = (metres * torch.from_numpy(SCALE_M).float()).norm(dim=-1).mean()
-    return sum(parts.values()), {n: p.item() for n, p in parts.items()} | {'l2_m': metres.item()}
+
+
+def perception_error_m(said, truth: Seen) -> torch.Tensor:
+    """Return the mean distance of the said waypoints from the expert's [m]."""
+    off = (said[0] - truth.waypoints).detach().unflatten(1, (8, 2))
+    return (off * torch.from_numpy(SCALE_M).to(off)).norm(dim=-1).mean()
+
+
+class VisionForward(nn.Module):
+    """A network's vision tower and the head on top, as one module with one forward."""
+
+    def __init__(self, network: Network, image_size: tuple[int, int], fused_attention: bool):
+        """image_size: (width, height) of all pictures, in pixels."""
+        super().__init__()
+        vision = network.config.vision
+        token = vision.patch_size * vision.spatial_merge_size
+        self.columns, self.rows = (edge // token for edge in image_size)
+        self.network = network.requires_grad_(False)
+        network.vision.requires_grad_(True)
+        self.perception = PerceptionHead(
+            network.config.text.hidden_size,
+            self.rows * self.columns,
+            1 + len(vision.deepstack_layers),
+        )
+        self.attention = attention_in(network, fused_attention)
+
+    def compile_layers(self) -> None:
+        """Compile the tower's layers, all by the same code."""
+        for layer in self.network.vision.blocks:
+            layer.compile()
+
+    def forward(self, images: Sequence[ImageGroup], truth: Seen):
+        """Return what the head says of one image per sample, see `PerceptionHead`."""
+        if len(images) != 1 or len(images[0].rows) != len(truth.state):
+            raise ValueError('vision pre-training takes one camera and one image size')
+        tokens, deepstack = self.network.vision(images[0].patches, images[0].grid, self.attention)
+        return self.perception([feature.float() for feature in (tokens, *deepstack)], truth.state)

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import yaml
 
 TASKS = ('planning', 'description')
-KINDS = ('autoregressive', 'block', 'distillation')
+KINDS = ('vision', 'autoregressive', 'block', 'distillation')
 WEIGHTINGS = ('inverse_t', 'none')
 DIVERGENCES = ('jensen_shannon', 'forward_kl', 'reverse_kl')
 PRECISIONS = ('bf16', 'fp32')
@@ -30,7 +30,7 @@ class Recipe:
     number of processes; sizes of batches are those of all processes together.
     """
 
-    kind: str  # of KINDS; 'autoregressive' trains block size 1
+    kind: str  # of KINDS; 'vision' trains the vision tower alone, 'autoregressive' block size 1
     init: Path  # checkpoint folder to start from, wam_diff2 or qwen3_vl
     output: Path  # folder for checkpoints and logs
     data: tuple[Path, ...]  # folders of shards, or shards
@@ -107,10 +107,20 @@ class Recipe:
                 f'teacher is {self.teacher} and kind {self.kind!r}; a teacher belongs to kind '
                 '"distillation" and only there'
             )
-        if (self.kind == 'autoregressive') != (self.block_size == 1):
+        if (self.kind in ('vision', 'autoregressive')) != (self.block_size == 1):
             raise RecipeError(
-                f'block_size is {self.block_size} and kind {self.kind!r}; kind "autoregressive" '
-                'has block_size 1, the others more'
+                f'block_size is {self.block_size} and kind {self.kind!r}; kinds "vision" and '
+                '"autoregressive" have block_size 1, the others more'
+            )
+        if self.kind == 'vision' and not (
+            self.vision_learning_rate
+            and len(self.image_sizes) == 1
+            and not self.batch.get('description')
+        ):
+            raise RecipeError(
+                'kind "vision" wants a vision_learning_rate above 0, one size in image_sizes and '
+                f'a batch of planning samples alone; it has {self.vision_learning_rate}, '
+                f'{list(self.image_sizes)} and {dict(self.batch)}'
             )
         if self.on_policy_every and self.kind != 'distillation':
             raise RecipeError('on_policy_every needs a teacher; it is for kind "distillation"')

@@ -4,7 +4,6 @@ import math
 
 import torch
 
-from ..model.network import Network
 from .recipe import Recipe
 
 
@@ -17,17 +16,17 @@ def rate_factor(recipe: Recipe, step: int) -> float:
     return recipe.decay_to + (1 - recipe.decay_to) * cosine
 
 
-def parameter_groups(network: Network, recipe: Recipe) -> list[dict]:
-    """Return optimiser groups with their peak rate under 'peak'.
+def parameter_groups(model: torch.nn.Module, recipe: Recipe) -> list[dict]:
+    """Return optimiser groups of a module around a `network`, their peak rate under 'peak'.
 
     The mergers learn at the language tower's rate (they write its inputs); biases and norms do
     not decay.
     """
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    for name, parameter in network.named_parameters():
+    for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        of_vision = name.startswith('model.visual.') and 'merger' not in name
+        of_vision = name.startswith('network.model.visual.') and 'merger' not in name
         peak = recipe.vision_learning_rate if of_vision else recipe.learning_rate
         decay = recipe.weight_decay if parameter.dim() > 1 else 0.0
         groups.setdefault((peak, decay), []).append(parameter)

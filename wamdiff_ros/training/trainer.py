@@ -24,13 +24,13 @@ from .batches import Batches, Examples, Layout, Records, TaskBatch
 from .distillation import Teacher
 from .losses import macro_average, masked_cross_entropy
 from .network_forward import NetworkForward
+from .perception import VisionForward, perception_losses, seen
 from .recipe import BOOKKEEPING, Recipe, RecipeError
 from .schedule import parameter_groups, rate_factor, set_rates
 from .shards import Shards
 
 # Also of a model that is spread over processes.
 WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
-PREFIX = 'network.'  # of weights in the module that is trained
 
 
 class Trainer:
@@ -59,15 +59,16 @@ class Trainer:
         network = load_network(init, config, dtype=torch.float32, device=device)
         network.train().requires_grad_(True)
         self.network = network
-        forward = NetworkForward(
-            network,
-            train_vision=recipe.vision_learning_rate > 0,
-            fused_attention=device.type != 'cpu',
-        )
+        fused = device.type != 'cpu'
+        if recipe.kind == 'vision':
+            torch.manual_seed(recipe.seed)  # of the head
+            forward = VisionForward(network, recipe.image_sizes[0], fused).to(device)
+        else:
+            forward = NetworkForward(network, recipe.vision_learning_rate > 0, fused)
         if recipe.compile:
             forward.compile_layers()
         optimizer = torch.optim.AdamW(
-            parameter_groups(network, recipe), betas=recipe.betas, fused=True
+            parameter_groups(forward, recipe), betas=recipe.betas, fused=True
         )
         self.model, self.optimizer = self.accelerator.prepare(forward, optimizer)
         rank = self.accelerator.process_index
@@ -159,11 +160,19 @@ class Trainer:
         """Return the loss of a batch in its parts, which add up to what is minimised."""
         if self.teacher is not None:
             return self.teacher.losses(self.model, batch, self.step)
+        if self.recipe.kind == 'vision':
+            return self._vision_losses(batch)
         layout = batch.layout
         logits = self.model(layout, batch.images)
         noise = layout.noise if self.recipe.weighting == 'inverse_t' else None
         loss = masked_cross_entropy(logits, layout.labels, noise)
         return {'cross_entropy': macro_average(loss, layout.shares)}
+
+    def _vision_losses(self, batch: TaskBatch) -> dict[str, torch.Tensor]:
+        model = self.accelerator.unwrap_model(self.model)
+        truth = seen([example.record for example in batch.examples], model.rows, model.columns)
+        truth = truth.to(self.accelerator.device)
+        return perception_losses(self.model(batch.images, truth), truth)
 
     def save(self) -> Path | None:
         """Write a checkpoint; every process has to call this, the main one returns its path."""
@@ -178,9 +187,18 @@ class Trainer:
             self.step,
             self.recipe.init,
             self.config_json,
-            {name.removeprefix(PREFIX): t.contiguous() for name, t in weights.items()},
             {
-                f'{name.removeprefix(PREFIX)}/{kind}': tensor
+                name.removeprefix(checkpoints.NETWORK): tensor.contiguous()
+                for name, tensor in weights.items()
+                if name.startswith(checkpoints.NETWORK)
+            },
+            {
+                name: tensor
+                for name, tensor in weights.items()
+                if not name.startswith(checkpoints.NETWORK)
+            },
+            {
+                f'{name}/{kind}': tensor
                 for name, tensors in optimizer['state'].items()
                 for kind, tensor in tensors.items()
             },
@@ -200,11 +218,11 @@ class Trainer:
         )
         for key, tensor in optimizer.items():
             name, kind = key.split('/')
-            whole['state'].setdefault(PREFIX + name, {})[kind] = tensor
+            whole['state'].setdefault(name, {})[kind] = tensor
         sharded.set_state_dict(
             self.model,
             self.optimizer.optimizer,
-            model_state_dict={PREFIX + name: tensor for name, tensor in weights.items()},
+            model_state_dict=weights,
             optim_state_dict=whole,
             options=WHOLE,
         )
