@@ -4,8 +4,13 @@ Simulator node and planner node on the same topics, and RViz on request. When th
 driven the launch ends; the score lies in `out`.
 """
 
-from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
+from launch import LaunchContext, LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    IncludeLaunchDescription,
+    OpaqueFunction,
+    Shutdown,
+)
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
@@ -72,7 +77,12 @@ def generate_launch_description() -> LaunchDescription:
                 ros_arguments=['--log-level', LaunchConfiguration('log_level')],
                 output='screen',
                 emulate_tty=True,
-                on_exit=Shutdown(reason='the last route is driven'),
+                on_exit=[OpaqueFunction(function=_end)],
             ),
         ]
     )
+
+
+def _end(context: LaunchContext) -> list:
+    """End the launch with its last route; one that is ending already must not be ended twice."""
+    return [] if context.is_shutdown else [Shutdown(reason='the last route is driven')]
