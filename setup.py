@@ -125,9 +125,9 @@ setup(
         'tqdm',
     ],
     extras_require={
-        'demo': pins('demo'),
         'gpu': ['flashinfer-python', 'tensorrt'],
-        'test': pins('test'),
+        'simulation': pins('simulation'),
+        'test': pins('simulation') + pins('train') + pins('test'),
         'train': pins('train'),
     },
     cmdclass={'build_py': Build},

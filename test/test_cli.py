@@ -2,7 +2,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import wamdiff_ros
+from wamdiff_ros.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +20,9 @@ def wamdiff(*arguments):
 def test_help_lists_the_commands_and_what_they_do():
     result = wamdiff('--help')
     assert result.returncode == 0
-    assert 'demo' in result.stdout
+    for name, (_, words) in COMMANDS.items():
+        assert name in result.stdout
+        assert words.split()[0] in result.stdout
     assert 'live planner' in result.stdout
 
 
@@ -31,12 +36,15 @@ def test_an_unknown_command_is_refused():
     assert "'fly'" in result.stderr
 
 
-def test_help_needs_neither_ros_nor_torch():
+@pytest.mark.parametrize('command', COMMANDS)
+def test_help_needs_neither_ros_nor_torch_nor_graphics(command):
+    heavy = {'rclpy', 'torch', 'cv2', 'panda3d', 'av', 'accelerate'}
     code = (
         'import sys; from wamdiff_ros import cli\n'
-        'try: cli.main(["demo", "--help"])\n'
-        'except SystemExit: pass\n'
-        'assert not {"rclpy", "torch", "cv2"} & set(sys.modules), "heavy imports"'
+        f'try: cli.main(["{command}", "--help"])\n'
+        'except SystemExit as end: assert not end.code\n'
+        f'found = {heavy} & set(sys.modules)\n'
+        'assert not found, f"heavy imports: {found}"'
     )
     result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, timeout=300, check=False,
                             capture_output=True, text=True)  # fmt: skip

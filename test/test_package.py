@@ -15,6 +15,7 @@ from wamdiff_ros.parameters import Parameters, camera_defaults, ros_fields
 ROOT = Path(__file__).parents[1]
 MANIFEST = ElementTree.parse(ROOT / 'package.xml').getroot()
 CMAKE = (ROOT / 'CMakeLists.txt').read_text()
+REQUIREMENTS = sorted(path.stem for path in (ROOT / 'requirements').glob('*.txt'))
 MESSAGES = sorted((ROOT / 'msg').glob('*.msg'))
 # Import name -> name in the requirements, where the two differ.
 DISTRIBUTIONS = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml'}
@@ -83,7 +84,7 @@ def test_the_manifest_is_a_valid_format_3_manifest():
 
 
 def test_every_import_is_declared():
-    packages = pins('runtime', 'ros', 'demo', 'train')
+    packages = pins('runtime', 'ros', 'simulation', 'train')
     manifest = manifest_dependencies()
     for name, path in imports_of(ROOT / 'wamdiff_ros').items():
         if name in OPTIONAL:
@@ -108,7 +109,7 @@ def test_only_the_ros_room_imports_ros():
 
 def test_every_requirement_is_pinned_and_documented():
     document = (ROOT / 'docs' / 'dependencies.md').read_text()
-    for distribution, lines in pins('runtime', 'ros', 'demo', 'train', 'test').items():
+    for distribution, lines in pins(*REQUIREMENTS).items():
         for line in lines:
             version = re.fullmatch(r'[\w.-]+(?:\[\w+\])?==([\w.]+)(?:; .+)?', line)
             assert version, f'{line!r} is not pinned to one version'
@@ -116,6 +117,23 @@ def test_every_requirement_is_pinned_and_documented():
             assert version[1] in document, (
                 f'docs/dependencies.md lacks {distribution} {version[1]}'
             )
+
+
+def test_every_requirement_is_in_one_file():
+    where = {}
+    for name in REQUIREMENTS:
+        for distribution in pins(name):
+            assert where.setdefault(distribution, name) == name, distribution
+
+
+def test_every_requirements_file_that_is_named_exists():
+    folders = ('wamdiff_ros', 'scripts', 'docs', 'test', 'launch')
+    files = [path for folder in folders for path in (ROOT / folder).rglob('*') if path.is_file()]
+    files += [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'setup.py')]
+    for path in files:
+        if path.suffix in ('.py', '.md', '') and '__pycache__' not in path.parts:
+            for name in re.findall(r'requirements/(\w+)\.txt', path.read_text()):
+                assert name in REQUIREMENTS, f'{path.relative_to(ROOT)} names {name}.txt'
 
 
 def test_pip_install_asks_for_every_runtime_requirement():
@@ -160,7 +178,8 @@ def test_every_data_folder_is_installed():
 
 def test_every_installed_command_has_a_main():
     commands = re.findall(r'^install_command\((\w+) ([\w.]+) \S+\)', CMAKE, re.MULTILINE)
-    assert {name for name, _ in commands} == {'planner_node', 'player', 'wamdiff'}
+    names = {'planner_node', 'simulator_node', 'player', 'wamdiff'}
+    assert {name for name, _ in commands} == names
     for name, module in commands:
         tree = ast.parse((ROOT / f'{module.replace(".", "/")}.py').read_text())
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]

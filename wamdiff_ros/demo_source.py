@@ -3,14 +3,16 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .evaluation.bag import bag_duration_ns, bag_topics
-from .evaluation.overlay_painter import Shapes
 from .evaluation.sources import image_files
 from .evaluation.timeline import IMAGE_TYPES, TRUTH_TOPIC, read_camera
 from .parameters import Parameters
 from .pinhole import Pinhole
+
+if TYPE_CHECKING:  # the painter imports OpenCV, and every command imports this file
+    from .evaluation.overlay_painter import Shapes
 
 ODOMETRY_TOPIC = '/odometry'
 IMAGE_TOPIC = '/camera/front/image'  # on which the player sends videos and images
@@ -77,7 +79,7 @@ class DemoSource:
             return CAMERAS['front']
         return None if self._bag is None else read_camera(self._bag)
 
-    def shapes_of(self, truth: dict[str, Any]) -> Shapes:
+    def shapes_of(self, truth: dict[str, Any]) -> 'Shapes':
         """Return what a ground truth of the world looks like from above."""
         from .simulation.ground_truth import bodies_of, lights_of
         from .simulation.top_view import TopView

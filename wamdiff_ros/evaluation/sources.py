@@ -28,8 +28,12 @@ class SourceError(ValueError):
 
 def video_frames(path: Path) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (time [ns], uint8 BGR [height, width, 3]) of every frame of the video."""
-    import av
-
+    try:
+        import av
+    except ImportError as error:
+        raise SourceError(
+            f'{path}: reading videos needs PyAV: pip install -r requirements/simulation.txt'
+        ) from error
     if not path.is_file():
         raise SourceError(f'{path}: no such video')
     try:

@@ -16,7 +16,12 @@ class VideoWriter:
     """An mp4 file of RGB frames, as a context manager; width and height must be even."""
 
     def __init__(self, path: Path, width: int, height: int, rate_hz: float) -> None:
-        import av
+        try:
+            import av
+        except ImportError as error:
+            raise VideoError(
+                'writing videos needs PyAV: pip install -r requirements/simulation.txt'
+            ) from error
 
         self._av = av
         self._last_pts = -1
