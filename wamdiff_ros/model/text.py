@@ -60,12 +60,16 @@ class Attention(nn.Module):
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (-1, self.head_dim))  # [n, L, heads, d]
 
-    def forward(self, x, cos, sin, layer: int, attend: Attend) -> torch.Tensor:
-        """x [n, L, hidden] → [n, L, hidden]."""
+    def project(self, x, cos, sin) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """x [n, L, hidden] → rotated query, rotated key and value, as `Attend` takes them."""
         query = self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2)
         key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
         value = self._heads(self.v_proj(x)).transpose(1, 2)
-        out = attend(layer, rotate(query, cos, sin), rotate(key, cos, sin), value)
+        return rotate(query, cos, sin), rotate(key, cos, sin), value
+
+    def forward(self, x, cos, sin, layer: int, attend: Attend) -> torch.Tensor:
+        """x [n, L, hidden] → [n, L, hidden]."""
+        out = attend(layer, *self.project(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(2))
 
 

@@ -53,12 +53,15 @@ class VisionAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.proj = nn.Linear(config.hidden_size, config.hidden_size)
 
+    def project(self, x, cos, sin) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """x [n, p, hidden] → rotated query, rotated key and value [n, heads, p, d]."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [n, p, 3, heads, d]
+        query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
+        return rotate(query, cos, sin), rotate(key, cos, sin), value
+
     def forward(self, x, cos, sin, attention: Attention) -> torch.Tensor:
         """x [n, p, hidden] → the same shape."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [n, p, 3, heads, d]
-        query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))  # [n, heads, p, d]
-        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-        out = attention(query, key, value)
+        out = attention(*self.project(x, cos, sin))
         return self.proj(out.transpose(1, 2).flatten(2))
 
 

@@ -36,9 +36,14 @@ class NetworkForward(nn.Module):
         self._attention = attention_in(network, fused_attention)
 
     def compile_layers(self) -> None:
-        """Compile the layers of both towers, all of a tower by the same code."""
-        for layer in (*self.network.text.layers, *self.network.vision.blocks):
-            layer.compile()
+        """Compile what lies around attention in each layer, for any length of sequence."""
+        network = self.network
+        modules = [*network.text.layers, *network.vision.blocks]
+        for attention in (getattr(m, 'self_attn', None) or m.attn for m in modules):
+            attention.project = torch.compile(attention.project, dynamic=True)
+        norms = [m for m in network.text.modules() if isinstance(m, RMSNorm)]
+        for module in (*(m.mlp for m in modules), *norms):
+            module.compile(dynamic=True)
 
     def forward(
         self, batch: BlockBatch, images: Sequence[ImageGroup], as_teacher: bool = False
