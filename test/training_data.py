@@ -43,8 +43,8 @@ def records(count: int, seed: int = 0) -> list[DrivingRecord]:
     return made
 
 
-def tiny_checkpoint(folder: Path, block_size: int = 1, seed: int = 0, size: str = 'tiny') -> Path:
+def tiny_checkpoint(folder: Path, block_size: int = 1, seed: int = 0, std: float = 0.02) -> Path:
     words = ['The road is clear.', 'A car is near, so wait.', 'keep_speed', 'keep_lane']
-    write_skeleton(folder, SIZES[size], corpus(TEMPLATES, words), block_size)
-    write_random_weights(folder, seed)
+    write_skeleton(folder, SIZES['tiny'], corpus(TEMPLATES, words), block_size)
+    write_random_weights(folder, seed, std)
     return folder
