@@ -1,4 +1,10 @@
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,3 +124,42 @@ def test_the_manifest_says_what_the_data_was_made_with(two_routes):
     manifest = json.loads((two_routes[0] / 'manifest.json').read_text())
     assert manifest['seeds'] == [1_000_000, 1_000_001]
     assert manifest['settings']['image_size'] == [64, 32]
+
+
+def test_workers_end_with_the_command_that_started_them(tmp_path):
+    command = [sys.executable, '-m', 'wamdiff_ros.cli', 'data', 'generate', str(tmp_path)]
+    environment = {**os.environ, 'PYTHONPATH': str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [*command, '--routes', '50'], env=environment, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _until(lambda: _computing(process.pid) >= 2)
+        process.terminate()
+        assert process.wait() == -signal.SIGTERM
+        _until(lambda: _computing(process.pid) == 0, 30.0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _computing(command: int) -> int:
+    """Return how many workers of a command have computed for two seconds or more."""
+    found = 0
+    for folder in Path('/proc').glob('[0-9]*'):
+        try:
+            fields = (folder / 'stat').read_text().rpartition(')')[2].split()
+        except OSError:  # it has ended
+            continue
+        # state, parent, group, session, …; times are in ticks
+        spent_s = (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+        is_worker = int(fields[3]) == command != int(folder.name) and fields[0] != 'Z'
+        found += is_worker and spent_s > 2.0
+    return found
+
+
+def _until(condition, limit_s: float = 240.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, 'it did not happen'
+        time.sleep(0.05)

@@ -6,7 +6,9 @@ what the data set was made with, and other settings are refused in its folder.
 
 import json
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -52,7 +54,7 @@ def generate(
         (settings.seed_of(place), settings, renderer) for _, places in left for place in places
     ]
     context = multiprocessing.get_context('spawn')  # threads and graphics do not survive a fork
-    executor = ProcessPoolExecutor(workers, context, _leave_interrupts_to_the_parent)
+    executor = ProcessPoolExecutor(workers, context, _start_worker)
     try:
         collected = executor.map(_collect, jobs)
         with tqdm(
@@ -115,8 +117,16 @@ def _open_manifest(out: Path, settings: Settings, routes: int) -> int:
     return routes
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it however it ends, amid a route too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def end_with_the_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
 
 
 def _collect(job: tuple[int, Settings, str]):
