@@ -50,8 +50,9 @@ def test_masked_slots_are_labelled_with_their_own_token_and_share_out_the_answer
     batch = layout.lay_out_blocks([prompt(5, 9)], [answer], [noisy], [noise], 4, MASK)
     size = 5 + 3 * len(answer)
     assert batch.token_ids.shape == (1, size)
+    assert batch.rows == slice(5 + len(answer), size)
     masked = torch.zeros(size, dtype=torch.bool)
-    masked[batch.slots] = True
+    masked[batch.rows.start + batch.slots] = True
     assert torch.equal(masked, batch.token_ids[0] == MASK)
     assert 0 < masked.sum() < 2 * len(answer)
     clean = torch.tensor(answer)
@@ -86,7 +87,8 @@ def test_each_token_of_an_autoregressive_answer_is_predicted_by_the_one_before_i
     batch = layout.lay_out_tokens([prompt(5, 9), prompt(3, 3)], [[20, 21], [30]], EOS)
     assert batch.token_ids.tolist() == [[1, 2, 3, 4, 5, 20, 21, EOS], [1, 2, 3, 30] + [EOS] * 4]
     assert batch.visible is None
-    assert batch.slots.tolist() == [4, 5, 6, 8 + 2, 8 + 3]
+    assert batch.rows == slice(2, 7)
+    assert batch.slots.tolist() == [2, 3, 4, 5 + 0, 5 + 1]
     assert batch.labels.tolist() == [20, 21, EOS, 30, EOS]
     assert batch.positions[0, 0].tolist() == [0, 1, 2, 3, 4, 9, 10, 11]
     assert torch.allclose(batch.shares, torch.tensor([1 / 6] * 3 + [1 / 4] * 2))

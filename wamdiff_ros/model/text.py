@@ -13,6 +13,8 @@ from torch import nn
 from .config import TextConfig
 from .rope import MRope, rotate
 
+ALL = slice(None)
+
 
 class Attend(Protocol):
     """Attention of one forward; called once per layer."""
@@ -23,7 +25,8 @@ class Attend(Protocol):
         """Query [n, heads, L, d], key and value [n, kv_heads, L, d] → output [n, heads, L, d].
 
         Queries and keys are rotated already. What the new tokens may see beside themselves, and
-        whether their keys and values are kept, is the implementation's business.
+        whether their keys and values are kept, is the implementation's business. In the last
+        layer there are fewer queries than keys if the tower was asked for some rows only.
         """
         ...
 
@@ -67,9 +70,10 @@ class Attention(nn.Module):
         value = self._heads(self.v_proj(x)).transpose(1, 2)
         return rotate(query, cos, sin), rotate(key, cos, sin), value
 
-    def forward(self, x, cos, sin, layer: int, attend: Attend) -> torch.Tensor:
-        """x [n, L, hidden] → [n, L, hidden]."""
-        out = attend(layer, *self.project(x, cos, sin))
+    def forward(self, x, cos, sin, layer: int, attend: Attend, rows: slice) -> torch.Tensor:
+        """x [n, L, hidden] → [n, rows, hidden]."""
+        query, key, value = self.project(x, cos, sin)
+        out = attend(layer, query[:, :, rows], key, value)
         return self.o_proj(out.transpose(1, 2).flatten(2))
 
 
@@ -97,9 +101,10 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x, cos, sin, layer: int, attend: Attend) -> torch.Tensor:
-        """x [n, L, hidden] → the same shape."""
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, attend)
+    def forward(self, x, cos, sin, layer: int, attend: Attend, rows: slice) -> torch.Tensor:
+        """x [n, L, hidden] → [n, rows, hidden]; all of x is attended to."""
+        attended = self.self_attn(self.input_layernorm(x), cos, sin, layer, attend, rows)
+        x = x[:, rows] + attended
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -119,16 +124,19 @@ class TextTower(nn.Module):
         positions: torch.Tensor,
         attend: Attend,
         deepstack: Sequence[torch.Tensor] = (),
+        rows: slice = ALL,
     ) -> torch.Tensor:
         """Run the layers over embedded tokens.
 
         x [n, L, hidden]; positions [3, n, L]; deepstack: per early layer a tensor [n, L, hidden]
-        that is added to its output (zero where a token is no image token). Returns normed hidden
-        states [n, L, hidden].
+        that is added to its output (zero where a token is no image token); rows: the tokens whose
+        hidden states are wanted, which spares the last layer the others. Returns normed hidden
+        states [n, rows, hidden].
         """
         cos, sin = self.rope(positions)
         for index, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, index, attend)
+            wanted = rows if index == len(self.layers) - 1 else ALL
+            x = layer(x, cos, sin, index, attend, wanted)
             if index < len(deepstack):
-                x = x + deepstack[index]
+                x = x + deepstack[index][:, wanted]
         return self.norm(x)

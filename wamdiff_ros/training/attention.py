@@ -22,7 +22,7 @@ class Chunk:
 
 
 def chunks_of(visible: torch.Tensor) -> tuple[Chunk, ...]:
-    """Cut a mask, bool [n or 1, S, S] (True: the row sees the column), into chunks of rows."""
+    """Cut a mask, bool [n or 1, rows, S] (True: the row sees the column), into chunks of rows."""
     size = visible.shape[1]
     chunks = []
     for start in range(0, size, CHUNK):
@@ -44,11 +44,11 @@ def chunked_attention(
     value: torch.Tensor,
     chunks: tuple[Chunk, ...] | None = None,
 ) -> torch.Tensor:
-    """Query [n, heads, S, d], key and value [n, kv_heads, S, d] → [n, heads, S, d].
+    """Query [n, heads, rows, d], key and value [n, kv_heads, S, d] → [n, heads, rows, d].
 
     Without `chunks` every row sees every column.
     """
-    chunks = chunks or (Chunk(slice(0, query.shape[2]), (slice(0, query.shape[2]),), None),)
+    chunks = chunks or (Chunk(slice(0, query.shape[2]), (slice(0, key.shape[2]),), None),)
     return _ChunkedAttention.apply(query, key, value, chunks)
 
 

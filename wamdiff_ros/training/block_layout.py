@@ -29,7 +29,8 @@ class BlockBatch:
     # [n or 1, 1, S, S], True: the row sees the column; None: causal.
     visible: torch.Tensor | None
     teacher_visible: torch.Tensor | None  # the same under the teacher's block size
-    # The m slots whose logits are wanted: flat indexes into n * S, their clean tokens, their
+    rows: slice  # the R columns among which all slots lie
+    # The m slots whose logits are wanted: flat indexes into n * R, their clean tokens, their
     # block's noise level t, and one over (n * noisy copies * tokens of the filled answer).
     slots: torch.Tensor  # [m]
     labels: torch.Tensor  # [m]
@@ -122,6 +123,7 @@ def lay_out_blocks(
     n, copies = len(prompts), len(noisy[0])
     lengths = [(len(p), len(a)) for p, a in zip(prompts, answers, strict=True)]
     size = max(p + (1 + copies) * a for p, a in lengths)
+    rows = slice(min(p + a for p, a in lengths), size)
     ids = np.full((n, size), mask_token_id, np.int64)
     positions = np.zeros((3, n, size), np.int64)
     slots, labels, levels, shares = [], [], [], []
@@ -135,7 +137,7 @@ def lay_out_blocks(
         positions[:, row, :p] = prompt.positions
         positions[:, row, p:end] = np.tile(prompt.next_position + np.arange(a), 1 + copies)
         masked = np.flatnonzero(noisy[row].reshape(-1) == mask_token_id)
-        slots.append(row * size + p + a + masked)
+        slots.append(row * (rows.stop - rows.start) + p + a - rows.start + masked)
         labels.append(clean[masked % a])
         levels.append(noise[row].reshape(-1)[masked])
         shares.append(np.full(len(masked), 1 / (n * copies * a)))
@@ -147,6 +149,7 @@ def lay_out_blocks(
         torch.from_numpy(positions),
         batch_visibility(lengths, block_size, copies, size),
         teacher_visible,
+        rows,
         torch.from_numpy(np.concatenate(slots)),
         torch.from_numpy(np.concatenate(labels)),
         torch.from_numpy(np.concatenate(levels).astype(np.float32)),
@@ -183,6 +186,7 @@ def lay_out_tokens(
     n = len(prompts)
     answers = [fill_answer(answer, eos_token_id, 1) for answer in answers]
     size = max(len(p) + len(a) for p, a in zip(prompts, answers, strict=True))
+    rows = slice(min(map(len, prompts)) - 1, size - 1)
     ids = np.full((n, size), eos_token_id, np.int64)
     positions = np.zeros((3, n, size), np.int64)
     slots, labels, shares = [], [], []
@@ -191,7 +195,7 @@ def lay_out_tokens(
         ids[row, :p], ids[row, p : p + a] = prompt.token_ids, answer
         positions[:, row, :p] = prompt.positions
         positions[:, row, p : p + a] = prompt.next_position + np.arange(a)
-        slots.append(row * size + p - 1 + np.arange(a))
+        slots.append(row * (rows.stop - rows.start) + p - 1 - rows.start + np.arange(a))
         labels.append(ids[row, p : p + a])
         shares.append(np.full(a, 1 / (n * a)))
     labels = np.concatenate(labels)
@@ -200,6 +204,7 @@ def lay_out_tokens(
         torch.from_numpy(positions),
         None,
         None,
+        rows,
         torch.from_numpy(np.concatenate(slots)),
         torch.from_numpy(labels),
         torch.ones(len(labels)),

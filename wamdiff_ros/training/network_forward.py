@@ -57,8 +57,11 @@ class NetworkForward(nn.Module):
             visible = batch.teacher_visible
         text = self.network.text
         x, deepstack = self._embed(batch.token_ids, images)
-        attend = (_FusedAttend if self.fused_attention else _ChunkedAttend)(visible, x.shape[1])
-        hidden = text(x, batch.positions, attend, deepstack)
+        if visible is None:
+            visible = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
+            visible = visible.tril()[None, None]
+        attend = (_FusedAttend if self.fused_attention else _ChunkedAttend)(visible, batch.rows)
+        hidden = text(x, batch.positions, attend, deepstack, batch.rows)
         return self.network.head(hidden.flatten(0, 1)[batch.slots])
 
     def _embed(self, token_ids: torch.Tensor, images: Sequence[ImageGroup]):
@@ -91,21 +94,21 @@ def attention_in(network: Network, fused: bool):
 
 
 class _FusedAttend:
-    """Attention within the batch under one mask, or causal without one."""
+    """Attention within the batch under one mask; the last layer's queries are some rows only."""
 
-    def __init__(self, visible: torch.Tensor | None, size: int):
-        self._visible = visible
+    def __init__(self, visible: torch.Tensor, rows: slice):
+        self._visible, self._rows = visible, visible[:, :, rows]
 
     def __call__(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> torch.Tensor:
         """See model.text.Attend."""
+        whole = query.shape[2] == key.shape[2]
         return scaled_dot_product_attention(
             query,
             key,
             value,
-            attn_mask=self._visible,
-            is_causal=self._visible is None,
+            attn_mask=self._visible if whole else self._rows,
             enable_gqa=True,
         )
 
@@ -113,17 +116,17 @@ class _FusedAttend:
 class _ChunkedAttend:
     """The same, computed in chunks."""
 
-    def __init__(self, visible: torch.Tensor | None, size: int):
-        if visible is None:
-            visible = torch.ones(1, 1, size, size, dtype=torch.bool).tril()
+    def __init__(self, visible: torch.Tensor, rows: slice):
         self._chunks = chunks_of(visible[:, 0])
+        self._last = chunks_of(visible[:, 0, rows])
 
     def __call__(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> torch.Tensor:
         """See model.text.Attend."""
+        chunks = self._chunks if query.shape[2] == key.shape[2] else self._last
         dtype = value.dtype
-        return chunked_attention(query.to(dtype), key.to(dtype), value, self._chunks)
+        return chunked_attention(query.to(dtype), key.to(dtype), value, chunks)
 
 
 def _to_autocast(module: nn.Module, inputs, output: torch.Tensor) -> torch.Tensor:
