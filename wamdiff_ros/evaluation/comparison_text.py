@@ -1,0 +1,128 @@
+"""Show a `Comparison` as tables for a terminal, and its errors over time as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .bootstrap import Estimate
+from .comparison import CheckpointScore, Comparison
+
+TIMES_S = tuple(0.5 * place for place in range(1, 9))
+LISTED_REFUSALS = 3
+NONE = '–'
+
+
+def to_text(comparison: Comparison) -> str:
+    """Return the tables."""
+    scores = comparison.checkpoints
+    parts = [
+        f'{comparison.records} records of {comparison.routes} routes in '
+        f'{", ".join(comparison.data)}; in brackets: 95 % intervals, bootstrap over routes',
+        _table(
+            ('planning', 'plans', 'L2 [m]', 'along [m]', 'across [m]', 'tokens', 'forwards',
+             's/answer p50', 'p95', 'tokens/s'),
+            [
+                (s.name, f'{s.parsed} of {comparison.records}', _number(s.l2_m),
+                 _number(s.along_m), _number(s.across_m), f'{s.tokens:.1f}', f'{s.forwards:.1f}',
+                 f'{s.seconds_p50:.3f}', f'{s.seconds_p95:.3f}', f'{s.tokens_per_s:.0f}')
+                for s in scores
+            ],
+        ),
+        *_refusals(scores),
+        _table(
+            ('L2 [m] at', *(f'{time_s} s' for time_s in TIMES_S)),
+            [
+                (s.name, *(NONE if at is None else f'{at.value:.2f}' for at in s.l2_at_m))
+                for s in scores
+            ],
+        ),
+        _table(
+            ('description', 'readable', 'objects F1', 'longitudinal', 'lateral', 's p50'),
+            [
+                (s.name, _share(s.readable), _share(s.objects_f1), _share(s.longitudinal),
+                 _share(s.lateral), f'{s.description_s_p50:.3f}')
+                for s in scores
+            ],
+        ),
+        _table(
+            ('F1 of each object', 'true in', *(s.name for s in scores)),
+            [
+                (field.name, str(field.support), *(_share(s.objects[i].f1) for s in scores))
+                for i, field in enumerate(scores[0].objects)
+            ],
+        ),
+    ]  # fmt: skip
+    if comparison.differences:
+        parts.append(
+            _table(
+                (f'against {scores[0].name}', 'plans', 'L2 [m] more', 'L2 ×', 'seconds ×',
+                 'forwards ×'),
+                [
+                    (d.name, str(d.plans), _number(d.l2_difference_m, '+.3f'),
+                     _number(d.l2_ratio), f'{d.seconds_ratio:.3f}', _number(d.forwards_ratio))
+                    for d in comparison.differences
+                ],
+            )
+        )  # fmt: skip
+    return '\n\n'.join(parts)
+
+
+def draw_errors(comparison: Comparison, path: Path) -> None:
+    """Write a picture of the L2 distance over time, with its intervals."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout='constrained')
+    axes = figure.subplots()
+    for score in comparison.checkpoints:
+        if score.l2_m is None:
+            continue
+        (line,) = axes.plot(
+            TIMES_S, [at.value for at in score.l2_at_m], marker='o', label=score.name
+        )
+        if score.l2_m.low is not None:
+            low, high = zip(*((at.low, at.high) for at in score.l2_at_m), strict=True)
+            axes.fill_between(TIMES_S, low, high, color=line.get_color(), alpha=0.2)
+    axes.set(xlabel='time [s]', ylabel="distance from the expert's plan [m]", xlim=(0, 4.2))
+    axes.set_ylim(bottom=0)
+    axes.set_title(f'{comparison.records} held-out records of {comparison.routes} routes')
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def _refusals(scores: Sequence[CheckpointScore]) -> list[str]:
+    lines = [
+        f'{score.name}: {count} times {reason}'
+        for score in scores
+        for reason, count in score.refusals[:LISTED_REFUSALS]
+    ]
+    return ['without a plan:\n' + '\n'.join(lines)] if lines else []
+
+
+def _number(estimate: Estimate | None, form: str = '.3f') -> str:
+    if estimate is None:
+        return NONE
+    value = format(estimate.value, form)
+    if estimate.low is None:
+        return value
+    return f'{value} ({estimate.low:{form}} … {estimate.high:{form}})'
+
+
+def _share(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return NONE
+    value = f'{100 * estimate.value:.1f}'
+    if estimate.low is not None:
+        value += f' ({100 * estimate.low:.1f} … {100 * estimate.high:.1f})'
+    return f'{value} %'
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return '\n'.join(
+        '  '.join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    )

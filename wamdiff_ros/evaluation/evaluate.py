@@ -1,0 +1,115 @@
+"""Judge checkpoints on held-out records: errors, time and words, side by side.
+
+    wamdiff data generate data/validation --split validation --routes 100
+    wamdiff evaluate models/nano --data data/validation
+    wamdiff evaluate BASELINE OTHER … --data data/validation --out report
+
+Every checkpoint gets the same records, through the planner that the node runs. The first one is
+what the others are compared with. Refused answers are counted and named; errors are those of the
+others. Intervals come from drawing whole routes, whose records are alike.
+Exit codes: 0 done, whatever the score; 1 it failed (the reason is printed), 2 wrong options,
+130 interrupted.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # torch takes its time, and every command imports this file
+    from .comparison import Comparison
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `wamdiff evaluate`."""
+    parser.add_argument('checkpoints', nargs='+', type=Path, metavar='DIR', help='checkpoints')
+    parser.add_argument(
+        '--data', nargs='+', type=Path, required=True, metavar='SHARDS',
+        help='held-out shards, or folders of them',
+    )  # fmt: skip
+    parser.add_argument(
+        '--count', type=_count, default=500, metavar='N',
+        help='records, spread evenly over the data (%(default)s)',
+    )  # fmt: skip
+    parser.add_argument(
+        '--threads', type=_count, metavar='N', help="of torch (default: torch's own)"
+    )
+    parser.add_argument('--json', action='store_true', help='print one JSON object, no tables')
+    parser.add_argument(
+        '--out', type=Path, metavar='DIR',
+        help='folder for evaluation.json, evaluation.txt and errors.png',
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print and write the comparison; returns the exit code."""
+    from ..model.config import CheckpointError
+    from ..planning.prompts import PromptError
+    from ..training.records import RecordError
+    from ..training.shards import ShardError
+    from .held_out import HeldOutError
+
+    try:
+        if args.out is not None:
+            import matplotlib  # noqa: F401
+        comparison = _compare(args)
+        text = _json(comparison) if args.json else _text(comparison)
+        if args.out is not None:
+            _write(comparison, args.out)
+    except ImportError as error:
+        print(f'error: {error}; pip install -r requirements/train.txt', file=sys.stderr)
+        return 1
+    except (
+        CheckpointError, HeldOutError, PromptError, RecordError, ShardError, OSError,
+    ) as error:  # fmt: skip
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('interrupted', file=sys.stderr)
+        return 130
+    print(text)
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> 'Comparison':
+    from ..parameters import Parameters
+    from ..runtime.session import PlanningSession
+    from ..training.shards import Shards
+    from .comparison import compare
+    from .held_out import ask, choose
+
+    records = choose(Shards(args.data), args.count)
+    sessions = []
+    for folder in args.checkpoints:
+        values = {'model_dir': str(folder), 'threads': args.threads or 0}
+        sessions.append(PlanningSession.load(Parameters.from_mapping(values)))
+    answers = ask(sessions, records)
+    return compare([*map(str, args.checkpoints)], answers, records, [*map(str, args.data)])
+
+
+def _write(comparison: 'Comparison', out: Path) -> None:
+    from .comparison_text import draw_errors
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / 'evaluation.json').write_text(_json(comparison) + '\n', 'utf8')
+    (out / 'evaluation.txt').write_text(_text(comparison) + '\n', 'utf8')
+    draw_errors(comparison, out / 'errors.png')
+
+
+def _json(comparison: 'Comparison') -> str:
+    return json.dumps(asdict(comparison), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _text(comparison: 'Comparison') -> str:
+    from .comparison_text import to_text
+
+    return to_text(comparison)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
