@@ -15,6 +15,14 @@ pytestmark = [pytest.mark.ros, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[1]
 MESSAGES = sorted(path.stem for path in (ROOT / 'msg').glob('*.msg'))
+NODES = [f'lib/wamdiff_ros/{name}' for name in ('planner_node', 'simulator_node', 'player')]
+# All that is looked up at run time, sub-folders included.
+DATA = [
+    str(path.relative_to(ROOT))
+    for folder in ('config', 'launch', 'models', 'msg')
+    for path in (ROOT / folder).rglob('*')
+    if path.is_file() and path.suffix != '.pyc'
+]
 
 
 @pytest.fixture
@@ -55,10 +63,10 @@ def test_colcon_builds_messages_modules_commands_and_data(sources, environment):
     workspace = sources.parents[1]
     run(['colcon', 'build'], cwd=workspace, env=environment)
     prefix = workspace / 'install' / 'wamdiff_ros'
-    for command in ('lib/wamdiff_ros/planner_node', 'lib/wamdiff_ros/player', 'bin/wamdiff'):
+    for command in (*NODES, 'bin/wamdiff'):
         assert os.access(prefix / command, os.X_OK), command
-    for folder in ('config', 'launch', 'models', 'msg'):
-        assert any((prefix / 'share' / 'wamdiff_ros' / folder).iterdir()), folder
+    for name in DATA:
+        assert (prefix / 'share' / 'wamdiff_ros' / name).is_file(), name
     # In a shell that has sourced the workspace, away from the sources.
     script = 'import wamdiff_ros.msg as m, wamdiff_ros.types as t; print(t.__file__, *dir(m))'
     output = run(
@@ -84,9 +92,8 @@ def test_the_wheel_holds_messages_modules_commands_and_data(sources, environment
     for message in MESSAGES:
         assert any(name.endswith(f'/share/wamdiff_ros/msg/{message}.msg') for name in names)
     for ending in (
-        '/lib/wamdiff_ros/planner_node',
-        '/share/wamdiff_ros/launch/planner.launch.py',
-        '/share/wamdiff_ros/config/planner.param.yaml',
+        *(f'/{node}' for node in NODES),
+        *(f'/share/wamdiff_ros/{name}' for name in DATA),
         '/share/ament_index/resource_index/packages/wamdiff_ros',
         '/lib/libwamdiff_ros__rosidl_typesupport_c.so',
         'dist-info/entry_points.txt',

@@ -1,12 +1,19 @@
-"""The bundled checkpoint does what its card says, on images of the sizes that cameras have."""
+"""The bundled checkpoint answers on pictures of the driving world."""
 
 import numpy as np
 import pytest
 
+pytest.importorskip('panda3d', reason='panda3d is not installed (requirements/simulation.txt)')
+
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.runtime.session import PlanningSession
-from wamdiff_ros.training.motion import sample_motion
-from wamdiff_ros.types import CameraFrame, Command, Observation
+from wamdiff_ros.simulation.cameras import CAMERAS
+from wamdiff_ros.simulation.expert import Expert
+from wamdiff_ros.simulation.renderer import Renderer
+from wamdiff_ros.simulation.world import World
+from wamdiff_ros.types import CameraFrame, Observation
+
+SEEDS = range(900, 904)  # of the evaluation's worlds, which no training set may hold
 
 
 @pytest.fixture(scope='module')
@@ -14,29 +21,24 @@ def session():
     return PlanningSession.load(Parameters.from_mapping({}))
 
 
-def observation(motion, size, seed):
-    height, width = size
-    rows = np.linspace(200, 60, height, dtype=np.uint8)[:, None, None]
-    rgb = np.broadcast_to(rows, (height, width, 3)) + np.uint8(seed % 40)
-    return Observation(0, (CameraFrame('front', seed, rgb),), motion.ego(), Command.STRAIGHT)
+def observations(seed):
+    world, expert = World(seed), Expert()
+    with Renderer(world.scene, {'front': CAMERAS['front']}) as renderer:
+        for step in range(200):
+            if step % 50 == 0:
+                stamp_ns = round(world.time_s * 1e9)
+                frame = CameraFrame('front', stamp_ns, renderer.render(world.view(), 'front'))
+                ego = world.ego_state(stamp_ns)
+                yield Observation(stamp_ns, (frame,), ego, world.command())
+            world.step(expert.control(world))
 
 
-@pytest.mark.parametrize('size', [(360, 640), (540, 960), (370, 1226), (480, 640)])
-def test_it_continues_the_present_motion(session, size):
-    random = np.random.default_rng(7)
-    errors = []
-    for seed in range(20):
-        motion = sample_motion(random)
-        plan = session.plan(observation(motion, size, seed)).plan
-        if plan is not None:
-            off = plan.waypoints_base_m - motion.waypoints_base_m
-            errors.append(np.linalg.norm(off, axis=1).mean())
-    assert len(errors) >= 19
-    assert np.median(errors) < 1.5
-    assert np.mean(errors) < 3.0
-
-
-def test_it_says_that_it_does_not_see(session):
-    motion = sample_motion(np.random.default_rng(3))
-    description, _ = session.describe(observation(motion, (360, 640), 1))
-    assert 'does not look at the image' in description.text
+@pytest.mark.parametrize('seed', SEEDS)
+def test_every_answer_parses_and_its_plan_starts_at_the_vehicle(session, seed):
+    for seen in observations(seed):
+        result = session.plan(seen)
+        assert result.plan is not None, result.reason
+        trajectory, speed = result.plan.trajectory, seen.ego.velocity_base_mps[0]
+        np.testing.assert_allclose(trajectory.xy_base_m[0], 0.0, atol=1e-6)
+        assert trajectory.speed_mps[0] == pytest.approx(speed, abs=1.0)
+        assert np.isfinite(trajectory.xy_base_m).all()

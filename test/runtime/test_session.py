@@ -4,25 +4,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from training_data import tiny_checkpoint
 
-from wamdiff_ros.model.config import CheckpointError, load_config
-from wamdiff_ros.model.network import Network
-from wamdiff_ros.model.weights import LoadCancelled, save_network
+from wamdiff_ros.model.config import CheckpointError
+from wamdiff_ros.model.weights import LoadCancelled
 from wamdiff_ros.parameters import Parameters
-from wamdiff_ros.planning.prompts import PromptTemplates
 from wamdiff_ros.runtime.session import PlanningSession
-from wamdiff_ros.training.demo_model import write_skeleton
 from wamdiff_ros.types import CameraFrame, Command, EgoState, Observation
 
 
 @pytest.fixture(scope='module')
 def model_dir(tmp_path_factory):
-    """A nano checkpoint with random weights."""
-    folder = tmp_path_factory.mktemp('model')
-    write_skeleton(folder, PromptTemplates())
-    torch.manual_seed(0)
-    save_network(Network(load_config(folder)), folder / 'model.safetensors', torch.bfloat16)
+    """A tiny checkpoint with random weights."""
+    folder = tiny_checkpoint(tmp_path_factory.mktemp('model'), block_size=32)
+    change(folder / 'config.json', denoising_steps=3)
+    change(folder / 'preprocessor_config.json', max_pixels=320 * 192)
     return folder
+
+
+def change(file, **values):
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
 @pytest.fixture(scope='module')
@@ -66,7 +67,7 @@ def test_an_untrained_model_is_refused_with_its_answer_and_never_raises(session)
 
 def test_plan_and_description_share_the_image_prefix(session):
     session.reset()
-    seen = observation(seed=1, size=(256, 448))
+    seen = observation(seed=1, size=(192, 320))
     planned = session.plan(seen)
     assert planned.counts.reused_prefix_tokens == 0
     assert planned.counts.vision_forwards == 1
@@ -97,7 +98,8 @@ def test_every_camera_is_part_of_the_prompt(session):
     assert two - one == (128 // 32) * (224 // 32) + 2
 
 
-def test_a_stopped_description_is_marked_as_truncated(session):
+def test_a_stopped_description_is_marked_as_truncated(session, monkeypatch):
+    monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: 'A car is ahe')
     description, timings = session.describe(observation(), stop=lambda: True)
     assert description is not None and description.truncated
     assert dict(timings.stages_ns).keys() >= {'describe', 'describe_prefill'}

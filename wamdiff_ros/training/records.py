@@ -16,8 +16,8 @@ from PIL import Image as Picture
 from ..planning.answer import parse_description
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
 from ..types import CameraFrame, Command, EgoState, Observation
-from .motion import WAYPOINTS, write_fixed_width
 
+WAYPOINTS = 8  # every 0.5 s
 SOURCES = ('expert', 'perturbed', 'dagger')
 # The critical objects of a description, always written in this order.
 OBJECTS = (
@@ -162,6 +162,21 @@ def conversations_of(
         raise ValueError(f'which is {which!r}, wanted "planning" or "description"')
     parts = tuple(part.index if isinstance(part, Image) else part.text for part in turn)
     return Conversation(images, parts, answer)
+
+
+def write_fixed_width(waypoints_base_m: np.ndarray) -> str:
+    """Write waypoints [8, 2] as "05.20,+00.10,…": 103 characters, so that each has its own slot.
+
+    Rounded to 0.1 m: nano models cannot do better, and noise in the last digit only slows them.
+    Raises ValueError where a number has no place: the nano models neither reverse nor look
+    farther than 99.9 m.
+    """
+    pairs = np.round(np.asarray(waypoints_base_m, dtype=np.float64), 1) + 0.0
+    # A vehicle at rest that rounds to a little behind itself stands still.
+    pairs[:, 0] = np.where((pairs[:, 0] < 0.0) & (pairs[:, 0] > -0.5), 0.0, pairs[:, 0])
+    if not ((pairs[:, 0] >= 0.0) & (pairs[:, 0] < 100.0) & (np.abs(pairs[:, 1]) < 100.0)).all():
+        raise ValueError(f'waypoints {pairs.tolist()} do not fit "dd.dd,+dd.dd"')
+    return ','.join(f'{x:05.2f},{y:+06.2f}' for x, y in pairs)
 
 
 def format_description(record: DrivingRecord) -> str:
