@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import recording
@@ -8,7 +10,7 @@ import av
 
 from wamdiff_ros.evaluation.bag import BagError
 from wamdiff_ros.evaluation.overlay import render_overlay
-from wamdiff_ros.evaluation.overlay_painter import PANEL_HEIGHT, VIDEO_WIDTH
+from wamdiff_ros.evaluation.overlay_painter import FAULT_RGB, PANEL_HEIGHT, VIDEO_WIDTH
 from wamdiff_ros.evaluation.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 
@@ -129,3 +131,36 @@ def test_a_plan_out_of_the_picture_is_no_error(ahead, tmp_path):
     bag = recording.write(tmp_path / 'bag', drive([(0, plan)], seconds=0.1))
     result = render_overlay(bag, tmp_path / 'plan.mp4', recording.default_camera())
     assert result.frames == 2
+
+
+def truth(**fields):
+    told = {'stamp_ns': START_NS, 'command': 'left', 'faults': [], **fields}
+    return recording.message('std_msgs/msg/String', data=json.dumps(told))
+
+
+def test_a_simulators_faults_are_shown_in_red_and_its_world_from_above(tmp_path):
+    told = truth(faults=['0.1 s: red light (at 5 m)'])
+    messages = [*drive([], seconds=0.1), ('/simulator/truth', START_NS, told)]
+    bag = recording.write(tmp_path / 'bag', messages)
+    square = np.array([[20.0, 5.0], [20.0, -5.0], [30.0, -5.0], [30.0, 5.0]])
+    asked = []
+
+    def shapes_of(record):
+        asked.append(record['command'])
+        return ((square, (10, 200, 10)),)
+
+    render_overlay(bag, tmp_path / 'plan.mp4', recording.default_camera(), shapes_of=shapes_of)
+    (_, picture), *_ = frames_of(tmp_path / 'plan.mp4')
+    assert set(asked) == {'left'}
+    red = np.abs(picture[50:100, :300].astype(int) - FAULT_RGB).max(axis=2) < 25
+    assert red.sum() > 1000
+    green = np.abs(picture[:, 1000:].astype(int) - [10, 200, 10]).max(axis=2) < 60
+    assert green.sum() > 500
+
+
+def test_a_truth_that_is_none_is_refused(tmp_path):
+    broken = recording.message('std_msgs/msg/String', data='all is well')
+    messages = [*drive([], seconds=0.1), ('/simulator/truth', START_NS, broken)]
+    bag = recording.write(tmp_path / 'bag', messages)
+    with pytest.raises(BagError, match='is no ground truth'):
+        render_overlay(bag, tmp_path / 'plan.mp4')
