@@ -29,7 +29,9 @@ DATA = [
 def sources(tmp_path):
     """Return a copy of what the package is made of, without the environment and build results."""
     copy = tmp_path / 'src' / 'wamdiff_ros'
-    skip = shutil.ignore_patterns('.*', 'build', 'install', 'log', '__pycache__')
+    skip = shutil.ignore_patterns(
+        '.*', 'build', 'install', 'log', 'runs', 'demo_output', '__pycache__'
+    )
     shutil.copytree(ROOT, copy, ignore=skip)
     return copy
 
