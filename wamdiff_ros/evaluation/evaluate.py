@@ -93,9 +93,9 @@ def _write(comparison: 'Comparison', out: Path) -> None:
     from .comparison_text import draw_errors
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / 'evaluation.json').write_text(_json(comparison) + '\n', 'utf8')
     (out / 'evaluation.txt').write_text(_text(comparison) + '\n', 'utf8')
     draw_errors(comparison, out / 'errors.png')
+    (out / 'evaluation.json').write_text(_json(comparison) + '\n', 'utf8')
 
 
 def _json(comparison: 'Comparison') -> str:

@@ -1,10 +1,15 @@
-"""Checkpoint folders of the nano models, without weights: configuration, words and tokenizer.
+"""Checkpoint folders of the nano models: configuration, words, tokenizer and random weights.
+
+    python -m wamdiff_ros.training.nano OUT --size nano --seed 0
 
 The architecture is the real model's, Qwen3-VL as WAM-Diff2 has it; only the sizes differ. The
 prompts are short and all numbers have a fixed width, so that each digit has its own slot.
 """
 
+import argparse
 import json
+import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,3 +183,40 @@ def write_random_weights(out: Path, seed: int, std: float = 0.02) -> None:
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=std)
     save_network(network, out / 'model.safetensors', torch.float32)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Write the checkpoint that training starts from; returns 0, or 1 where OUT exists."""
+    from ..simulation.truth import LATERAL, LONGITUDINAL, WORDINGS
+    from .records import corpus
+
+    parser = argparse.ArgumentParser(
+        prog='python -m wamdiff_ros.training.nano',
+        description='Write a nano checkpoint with random weights, to start training from.',
+    )
+    parser.add_argument('out', type=Path, metavar='OUT', help='new folder')
+    parser.add_argument('--size', choices=SIZES, default='nano', help='(%(default)s)')
+    parser.add_argument(
+        '--seed', type=int, default=0, metavar='S', help='of the weights (%(default)s)'
+    )
+    arguments = parser.parse_args(args)
+    out = arguments.out
+    if out.exists():
+        print(f'{out}: is there already; delete it or choose another folder', file=sys.stderr)
+        return 1
+    # Whole lines too, so that what stands between two fields becomes one token.
+    lines = [
+        f'longitudinal: {longitudinal}\nlateral: {lateral}\nexplanation: '
+        for longitudinal in LONGITUDINAL
+        for lateral in LATERAL
+    ]
+    partial = out.with_name(f'.{out.name}.{os.getpid()}.partial')
+    write_skeleton(partial, SIZES[arguments.size], corpus(TEMPLATES, [*WORDINGS, *lines]))
+    write_random_weights(partial, arguments.seed)
+    partial.rename(out)
+    print(out)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
