@@ -75,3 +75,13 @@ def test_reverse_kl_equals_the_reference(golden, temperature):
     loss = losses.reverse_kl(golden['logits'], golden['teacher'], temperature)
     mean = losses.macro_average(loss, golden['shares'])
     assert mean.item() == pytest.approx(golden['case'][f'reverse_kl_T{temperature}'], rel=1e-5)
+
+
+def test_forward_kl_is_the_teachers_divergence_from_the_student_weighted_by_noise():
+    torch.manual_seed(0)
+    student, teacher = torch.randn(2, 5, 7).unbind(0)
+    noise = torch.linspace(0.1, 1, 5)
+    categorical = [torch.distributions.Categorical(logits=z / 2) for z in (teacher, student)]
+    expected = 4 * torch.distributions.kl_divergence(*categorical)
+    torch.testing.assert_close(losses.forward_kl(student, teacher, 2), expected)
+    torch.testing.assert_close(losses.forward_kl(student, teacher, 2, noise), expected / noise)

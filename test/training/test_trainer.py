@@ -162,6 +162,12 @@ def test_a_run_is_not_resumed_under_another_recipe(folder, tmp_path):
         train(replace(first, learning_rate=0.01), resume=True)
 
 
+def test_a_run_that_diverges_ends_before_it_overwrites_a_good_checkpoint(folder, tmp_path):
+    with pytest.raises(FloatingPointError, match='lower learning_rate'):
+        train(recipe(folder, tmp_path / 'out', learning_rate=1e30, log_every=1, warm_up_steps=0))
+    assert not list((tmp_path / 'out').glob('step_*'))
+
+
 def test_the_command_does_not_overwrite_a_run_unasked(folder, tmp_path, capsys):
     file = tmp_path / 'recipe.yaml'
     values = recipe(folder, tmp_path / 'out', steps=2).to_json()

@@ -22,6 +22,7 @@ from ..model.tokenizer import Tokenizer
 from ..planning.prompts import PromptTemplates
 from .block_layout import BlockBatch, add_noise, fill_answer, lay_out_blocks, lay_out_tokens
 from .network_forward import ImageGroup
+from .recipe import RecipeError
 from .records import Record, conversations_of, decode_image
 
 AHEAD = 3  # steps prepared in advance
@@ -139,12 +140,12 @@ class Batches:
     ):
         for task, count in batch.items():
             if count % processes:
-                raise ValueError(
+                raise RecipeError(
                     f'batch of {count} {task} samples cannot be shared by {processes} processes; '
                     'choose a multiple'
                 )
         if not len(examples.records):
-            raise ValueError('there are no training records in the data folders')
+            raise RecipeError('there are no training records in the data folders')
         self.examples, self.layout, self.seed = examples, layout, seed
         self._batch = {task: count for task, count in batch.items() if count}
         self._image_sizes, self._micro_batch = image_sizes, micro_batch

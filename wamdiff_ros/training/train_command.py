@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
                 shutil.rmtree(folder)
         trainer.accelerator.wait_for_everyone()
         saved = trainer.run(args.steps)
-    except (RecipeError, CheckpointError, PromptError, ShardError) as error:
+    except (RecipeError, CheckpointError, PromptError, ShardError, FloatingPointError) as error:
         print(error, file=sys.stderr)
         return 1
     if saved is not None:

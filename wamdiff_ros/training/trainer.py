@@ -4,8 +4,9 @@ One process, or several under `accelerate launch`. Not responsible for what a ba
 (batches.py), how it is laid out (block_layout.py) or what the losses are (losses.py).
 """
 
+import math
 import signal
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -99,9 +100,9 @@ class Trainer:
         writer = SummaryWriter(str(recipe.output / 'log'), purge_step=self.step) if main else None
         sums: dict[str, list[torch.Tensor]] = {}
         saved = None
-        batches = self.batches.ahead(range(self.step, end))
         with (
             _stop_signals() as stopping,
+            closing(self.batches.ahead(range(self.step, end))) as batches,
             tqdm(total=end, initial=self.step, unit='step', disable=not main) as bar,
         ):
             for batch in batches:
@@ -116,6 +117,12 @@ class Trainer:
                         name: accelerator.reduce(value, 'mean').item()
                         for name, value in sorted(means.items())
                     }
+                    for name, value in means.items():
+                        if not math.isfinite(value):
+                            raise FloatingPointError(
+                                f'{name} is {value} at step {self.step}; go on from the newest '
+                                'checkpoint with a lower learning_rate'
+                            )
                     if main:
                         means['rate'] = recipe.learning_rate * rate_factor(recipe, self.step - 1)
                         for name, value in means.items():
@@ -126,7 +133,6 @@ class Trainer:
                     saved = self.save()
                 if stop:
                     break
-        batches.close()
         if writer:
             writer.close()
         return saved
