@@ -148,3 +148,10 @@ def _write(folder, data):
     with ShardWriter(folder / 'shard-000000.tar') as writer:
         for index, record in enumerate(data):
             writer.write(f'{index:08d}', record)
+
+
+def test_a_checkpoint_may_be_compared_with_itself():
+    data = records(2)
+    comparison = compare(['runs/a', 'runs/a'], ask([StandIn(data), StandIn(data)], data), data)
+    assert comparison.differences[0].l2_difference_m.value == 0.0
+    assert 'against runs/a' in to_text(comparison)

@@ -14,7 +14,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval of 95 % confidence; without one where there is one route only."""
+    """A value with its interval of 95 % confidence; without one where there is one route only.
+
+    A share of exactly 0 or 1 has no width: what never happened here is in no resample either.
+    """
 
     value: float
     low: float | None
