@@ -1,5 +1,6 @@
 """scripts/train: what it would run, in a clone of its own with nothing in runs/ yet."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -10,8 +11,8 @@ import pytest
 from wamdiff_ros.training.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / 'config' / 'training').glob('nano_*.yaml'))
-RUNS = ROOT / 'runs' / 'nano'
+FOLDER = ROOT / 'config' / 'training'
+TEACHER, NANO = (sorted(FOLDER.glob(f'{name}_[0-9]*.yaml')) for name in ('teacher', 'nano'))
 
 
 @pytest.fixture
@@ -30,26 +31,37 @@ def commands(clone, *options):
     return [shlex.split(line) for line in result.stdout.splitlines()]
 
 
-def test_every_recipe_starts_from_the_result_of_the_one_before_it():
-    before = RUNS / 'start'
-    for path in RECIPES:
+@pytest.mark.parametrize('recipes', [TEACHER, NANO], ids=['teacher', 'nano'])
+def test_every_recipe_starts_from_the_result_of_the_one_before_it(recipes):
+    size = recipes[0].stem.partition('_')[0]
+    before = ROOT / 'runs' / size / 'start'
+    for path in recipes:
         recipe = Recipe.load(path)
-        assert recipe.init.resolve() == before.resolve(), path.name
-        assert recipe.output.resolve() == RUNS / path.stem.removeprefix('nano_')
-        assert [data.resolve() for data in recipe.data] == [RUNS / 'data']
-        before = recipe.output / 'latest'
+        assert _real(recipe.init) == before, path.name
+        assert _real(recipe.output) == _output(path)
+        assert [_real(data) for data in recipe.data] == [ROOT / 'runs' / 'nano' / 'data']
+        before = _output(path) / 'latest'
+
+
+def test_every_teacher_is_trained_before_its_student():
+    trained = set()
+    for path in (*TEACHER, *NANO):
+        teacher = Recipe.load(path).teacher
+        assert teacher is None or _real(teacher) in trained, path.name
+        trained.add(_output(path) / 'latest')
 
 
 def test_the_commands_go_from_nothing_to_the_bundled_checkpoint(clone):
     printed = commands(clone)
     trained = [clone / command[2] for command in printed if command[:2] == ['wamdiff', 'train']]
-    assert [path.name for path in trained] == [path.name for path in RECIPES]
+    assert [path.name for path in trained] == [path.name for path in (*TEACHER, *NANO)]
     assert all(path.is_file() for path in trained)
-    last = f'runs/nano/{RECIPES[-1].stem.removeprefix("nano_")}/latest'
+    last = str((_output(NANO[-1]) / 'latest').relative_to(ROOT))
     others = [command for command in printed if command[:2] != ['wamdiff', 'train']]
-    data, validation, start, evaluate, drive, bundle = others
+    data, validation, teacher, start, evaluate, drive, bundle = others
     assert data[:4] == ['wamdiff', 'data', 'generate', 'runs/nano/data']
     assert validation[3:6] == ['runs/nano/validation', '--split', 'validation']
+    assert teacher[2:6] == ['wamdiff_ros.training.nano', 'runs/teacher/start', '--size', 'teacher']
     assert start[2:4] == ['wamdiff_ros.training.nano', 'runs/nano/start']
     assert evaluate[:2] == ['wamdiff', 'evaluate']
     assert evaluate[evaluate.index('--data') - 1] == last
@@ -58,11 +70,10 @@ def test_the_commands_go_from_nothing_to_the_bundled_checkpoint(clone):
 
 
 def test_a_step_is_skipped_when_its_result_is_there_and_resumed_when_it_is_half_done(clone):
-    first, second = RECIPES[:2]
-    runs = clone / 'runs' / 'nano'
-    (runs / 'start').mkdir(parents=True)
-    done = runs / first.stem.removeprefix('nano_') / f'step_{Recipe.load(first).steps:06d}'
-    half = runs / second.stem.removeprefix('nano_') / 'step_000001'
+    first, second = NANO[:2]
+    (clone / 'runs' / 'nano' / 'start').mkdir(parents=True)
+    outputs = [clone / _output(path).relative_to(ROOT) for path in (first, second)]
+    done, half = outputs[0] / f'step_{Recipe.load(first).steps:06d}', outputs[1] / 'step_000001'
     for folder in (done, half):
         folder.mkdir(parents=True)
         (folder.parent / 'latest').symlink_to(folder.name)
@@ -70,8 +81,8 @@ def test_a_step_is_skipped_when_its_result_is_there_and_resumed_when_it_is_half_
     trained = {Path(c[2]).name: c[3:] for c in printed if c[:2] == ['wamdiff', 'train']}
     assert first.name not in trained
     assert trained[second.name] == ['--resume']
-    assert trained[RECIPES[2].name] == []
-    assert not any('wamdiff_ros.training.nano' in command for command in printed)
+    assert trained[NANO[2].name] == []
+    assert not any('runs/nano/start' in command for command in printed)
 
 
 def test_data_counts_as_there_when_all_its_shards_are(clone):
@@ -86,7 +97,7 @@ def test_data_counts_as_there_when_all_its_shards_are(clone):
 @pytest.mark.parametrize(
     ('options', 'said'),
     [
-        (['--only', '9_magic'], "'9_magic' is none of: data validation start 1_vision"),
+        (['--only', '9_magic'], "'9_magic' is none of: data validation teacher_start"),
         (['--only'], '--only wants a step'),
         (['--routes', 'many'], "--routes wants a number above 0, not 'many'"),
         (['--fast'], "unknown option '--fast'"),
@@ -105,3 +116,13 @@ def test_help_says_what_it_does(clone):
         [clone / 'scripts' / 'train', '--help'], capture_output=True, text=True, check=True
     )
     assert 'Ctrl-C' in result.stdout and '--only STEP' in result.stdout
+
+
+def _output(recipe: Path) -> Path:
+    size, _, name = recipe.stem.partition('_')
+    return ROOT / 'runs' / size / name
+
+
+def _real(path: Path) -> Path:
+    """Without its '..', and without following the links of a run that is there."""
+    return Path(os.path.normpath(path))
