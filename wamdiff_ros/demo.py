@@ -253,7 +253,7 @@ def _drive(folder: Path) -> list[tuple[str, str]]:
         faults = '; '.join(row['faults']) or 'no faults'
         words = (
             f'{way} after {row["duration_s"]:.0f} s, {faults}; '
-            f'{row["lane_deviation_m"]:.2f} m off the lane\'s middle, PDMS {row["pdms"]:.2f}'
+            f"{row['lane_deviation_m']:.2f} m off the lane's middle, PDMS {row['pdms']:.2f}"
         )
         lines.append((f'route {row["seed"]}', words))
     return lines
