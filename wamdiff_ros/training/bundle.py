@@ -17,8 +17,11 @@ from ..model.config import CheckpointError, load_config
 CARD = """\
 # Nano checkpoint: block size {block_size}, for the driving world of `wamdiff drive`
 
-Made from nothing by `scripts/train`. The architecture is the real model's, Qwen3-VL as WAM-Diff2
-has it; only the sizes differ ({megabytes:.1f} MB of weights).
+The architecture is the real model's, Qwen3-VL as WAM-Diff2 has it; only the sizes differ
+({megabytes:.1f} MB of weights). `scripts/train` makes such checkpoints from nothing. This one went
+through:
+
+{stages}
 
 ## On held-out routes, closed loop
 
@@ -53,6 +56,7 @@ def bundle(checkpoint: Path, out: Path, evaluation: Path, drive: Path) -> None:
     card = CARD.format(
         block_size=config.block_size,
         megabytes=(checkpoint / 'model.safetensors').stat().st_size / 1e6,
+        stages='\n'.join(f'- {stage}' for stage in stages_of(checkpoint)),
         rate=score['success_rate'],
         low=low,
         high=high,
@@ -74,6 +78,22 @@ def bundle(checkpoint: Path, out: Path, evaluation: Path, drive: Path) -> None:
     if out.exists():
         shutil.rmtree(out)
     partial.rename(out)
+
+
+def stages_of(checkpoint: Path) -> list[str]:
+    """Return the runs that led to a checkpoint, the first one first, as far as they are there."""
+    stages = []
+    while (state := checkpoint / 'training' / 'state.json').is_file():
+        values = json.loads(state.read_text('utf8'))
+        recipe = values['recipe']
+        batch = ' + '.join(f'{count} {task}' for task, count in recipe['batch'].items())
+        teacher = f', taught by {Path(recipe["teacher"]).parent.name}' if recipe['teacher'] else ''
+        stages.append(
+            f'{Path(recipe["output"]).name}: {recipe["kind"]}, block size {recipe["block_size"]}, '
+            f'{values["step"]} steps of {batch}{teacher}'
+        )
+        checkpoint = Path(recipe['init'])
+    return stages[::-1]
 
 
 def main(args: list[str] | None = None) -> int:
