@@ -23,7 +23,7 @@ from ..planning.prompts import PromptTemplates
 from .block_layout import BlockBatch, add_noise, fill_answer, lay_out_blocks, lay_out_tokens
 from .network_forward import ImageGroup
 from .recipe import RecipeError
-from .records import Record, conversations_of, decode_image
+from .records import DrivingRecord, Record, conversations_of, decode_image
 
 AHEAD = 3  # steps prepared in advance
 
@@ -102,9 +102,18 @@ class Examples:
         self._processor = processor
         self._templates = templates
 
-    def example(self, index: int, task: str, size: tuple[int, int] | None) -> Example:
+    def example(
+        self,
+        index: int,
+        task: str,
+        size: tuple[int, int] | None,
+        hide_acceleration: bool = False,
+    ) -> Example:
         """Return record `index` as an example of `task`, images resized to `size` (w, h)."""
         record = self.records[index]
+        if hide_acceleration and isinstance(record, DrivingRecord):
+            shown = (0.0, record.acceleration_base_mps2[1])
+            record = replace(record, acceleration_base_mps2=shown)
         conversation = conversations_of(record, self._templates, task)
         patches, grids = [], []
         for data in conversation.images:
@@ -135,6 +144,7 @@ class Batches:
         *,
         image_sizes: tuple[tuple[int, int], ...] = (),
         micro_batch: int = 0,
+        hide_acceleration: float = 0.0,
         rank: int = 0,
         processes: int = 1,
     ):
@@ -149,6 +159,7 @@ class Batches:
         self.examples, self.layout, self.seed = examples, layout, seed
         self._batch = {task: count for task, count in batch.items() if count}
         self._image_sizes, self._micro_batch = image_sizes, micro_batch
+        self._hide_acceleration = hide_acceleration
         self._rank, self._processes = rank, processes
 
     def step(self, step: int) -> list[TaskBatch]:
@@ -172,8 +183,13 @@ class Batches:
 
     def _batch_of(self, task: str, places: range, share: float, size) -> TaskBatch:
         """Build the batch of samples at `places` in the endless sequence of samples."""
+        hidden = [
+            np.random.default_rng((self.seed, 3, place)).random() < self._hide_acceleration
+            for place in places
+        ]
         examples = tuple(
-            self.examples.example(self.record_at(place), task, size) for place in places
+            self.examples.example(self.record_at(place), task, size, hide)
+            for place, hide in zip(places, hidden, strict=True)
         )
         randoms = [np.random.default_rng((self.seed, 1, place)) for place in places]
         return TaskBatch(

@@ -116,10 +116,7 @@ class PerceptionHead(nn.Module):
 
 
 def perception_losses(said, truth: Seen) -> dict[str, torch.Tensor]:
-    """Return the losses of what a `PerceptionHead` says, by name; what is minimised is their sum.
-
-    The mean distance to the expert's waypoints [m] is `perception_error_m`.
-    """
+    """Return the losses of what a `PerceptionHead` says, by name; their sum is minimised."""
     waypoints, objects, longitudinal, lateral, kinds = said
     # Things are rare: without a weight "nothing there" is learnt first and for long.
     rare = torch.tensor(8.0, device=waypoints.device)
@@ -132,12 +129,6 @@ def perception_losses(said, truth: Seen) -> dict[str, torch.Tensor]:
         * sum(binary_cross_entropy_with_logits(k, truth.cells, pos_weight=rare) for k in kinds)
         / len(kinds),
     }
-
-
-def perception_error_m(said, truth: Seen) -> torch.Tensor:
-    """Return the mean distance of the said waypoints from the expert's [m]."""
-    off = (said[0] - truth.waypoints).detach().unflatten(1, (8, 2))
-    return (off * torch.from_numpy(SCALE_M).to(off)).norm(dim=-1).mean()
 
 
 class VisionForward(nn.Module):

@@ -42,6 +42,9 @@ class Recipe:
     mask_token_id: int | None = None  # None: the checkpoint's own
     noisy_copies: int = 1  # per clean answer
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
+    # Share of samples whose prompt shows no forward acceleration: the expert's gives away what it
+    # is about to do, and a model that leans on it never leaves a standstill of its own accord.
+    hide_acceleration: float = 0.0
     # [width, height] in pixels that all cameras are resized to; each step draws one. None: as the
     # checkpoint's preprocessor resizes.
     image_sizes: tuple[tuple[int, int], ...] = ()
@@ -89,7 +92,9 @@ class Recipe:
             self._insist(name, 0 <= getattr(self, name) < math.inf, '0 or more')
         for name in ('on_policy_every', 'on_policy_steps', 'seed', 'keep_checkpoints'):
             self._insist(name, getattr(self, name) >= 0, '0 or more')
-        for name in ('warm_up_from', 'decay_to', 'distillation_share', 'beta'):
+        for name in (
+            'hide_acceleration', 'warm_up_from', 'decay_to', 'distillation_share', 'beta',
+        ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
         self._insist('betas', all(0 <= b < 1 for b in self.betas), 'two numbers in 0 … 1')
         self._insist('data', bool(self.data), 'one shard folder at least')

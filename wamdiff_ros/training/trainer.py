@@ -85,6 +85,7 @@ class Trainer:
             recipe.seed,
             image_sizes=recipe.image_sizes,
             micro_batch=recipe.micro_batch,
+            hide_acceleration=recipe.hide_acceleration,
             rank=rank,
             processes=self.accelerator.num_processes,
         )
