@@ -40,6 +40,7 @@ class Recipe:
 
     block_size: int = 1
     mask_token_id: int | None = None  # None: the checkpoint's own
+    denoising_steps: int = 0  # per block, written into the checkpoint's config; 0: its default
     noisy_copies: int = 1  # per clean answer
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # Share of samples whose prompt shows no forward acceleration: the expert's gives away what it
@@ -90,7 +91,9 @@ class Recipe:
             self._insist(name, 0 < getattr(self, name) < math.inf, 'a number above 0')
         for name in ('vision_learning_rate', 'weight_decay', 'warm_up_steps', 'micro_batch'):
             self._insist(name, 0 <= getattr(self, name) < math.inf, '0 or more')
-        for name in ('on_policy_every', 'on_policy_steps', 'seed', 'keep_checkpoints'):
+        for name in (
+            'denoising_steps', 'on_policy_every', 'on_policy_steps', 'seed', 'keep_checkpoints',
+        ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
             'hide_acceleration', 'warm_up_from', 'decay_to', 'distillation_share', 'beta',
