@@ -23,7 +23,7 @@ def drive(seed, random_seed):
 
 @pytest.mark.parametrize('seed', [30, 31, 32, 33])
 def test_pushes_lead_off_the_path_but_into_no_fault(seed):
-    world, off, recovering = drive(seed, 7)
+    world, off, recovering = drive(seed, 1)
     assert world.events == []
     assert world.completed
     assert off.max() > 0.4
@@ -47,3 +47,20 @@ def test_a_push_that_ends_off_the_road_is_not_recovered_from():
     hard_right = Control(acceleration_mps2=1.0, steering_rad=-0.5)
     assert not recovers(world, expert, Push(lasts_s=3.0), hard_right)
     assert world.ego == before  # only a copy was driven
+
+
+def test_some_pushes_stop_the_vehicle_where_the_expert_would_go_on():
+    stood = 0
+    for seed in (30, 31, 32):
+        world, expert = World(seed, 'empty'), Expert()
+        disturbances = Disturbances(np.random.default_rng(5))
+        while not world.finished:
+            disturbances.push(world, expert)
+            ego = world.ego
+            if ego.speed_mps == 0.0 and world.time_s > 1.0:
+                assert ego.acceleration_mps2 == pytest.approx(0.0, abs=1e-6)
+                assert expert.plan(world).waypoints_base_m[-1, 0] > 5.0
+                stood += 1
+            world.step(disturbances.disturbed(world, expert.control(world)))
+        assert world.completed and world.events == []
+    assert stood > 10

@@ -17,6 +17,10 @@ RETRY_S = 0.5  # after a push that the expert would not recover from
 RECOVERY_S = 3.0
 LASTS_S = (0.5, 1.5)  # of wrong controls
 MOVING_MPS = 1.0
+# Share of pushes that stop a moving vehicle for no reason, and how long it is held. Without them
+# almost everything that stands in the data waits for something, and a model that stands stays.
+STOPS, STANDS_S = 0.2, (0.3, 2.0)
+HELD_MPS2 = -8.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,10 @@ class Disturbances:
 
 def _draw(random: np.random.Generator, speed_mps: float) -> Push:
     """Draw a push that a vehicle at this speed can get: at rest it can only start wrongly."""
+    if speed_mps > MOVING_MPS and random.random() < STOPS:
+        return Push(
+            speed_mps=-speed_mps, acceleration_mps2=HELD_MPS2, lasts_s=random.uniform(*STANDS_S)
+        )
     if speed_mps > MOVING_MPS and random.random() < 0.5:
         return Push(
             left_m=_normal(random, 0.45, 1.1),
@@ -103,13 +111,15 @@ def recovers(
 
 def _jump(world: World, push: Push) -> None:
     ego = world.ego
+    speed_mps = max(ego.speed_mps + push.speed_mps, 0.0)
     world.place(
         replace(
             ego,
             x_m=ego.x_m - push.left_m * math.sin(ego.heading_rad),
             y_m=ego.y_m + push.left_m * math.cos(ego.heading_rad),
             heading_rad=ego.heading_rad + push.heading_rad,
-            speed_mps=max(ego.speed_mps + push.speed_mps, 0.0),
+            speed_mps=speed_mps,
+            acceleration_mps2=ego.acceleration_mps2 if speed_mps > 0.0 else 0.0,
         )
     )
 
