@@ -34,7 +34,7 @@ DIAGNOSTIC_ERROR = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `wamdiff demo`."""
     what = parser.add_argument_group('what is shown (default: a route of the driving world)')
-    what.add_argument('--seed', type=_whole, metavar='S', help='of the first route (0)')
+    what.add_argument('--seed', type=_whole, metavar='S', help='of the first route (3)')
     what.add_argument('--routes', type=_whole, metavar='N', help='how many routes (1)')
     one = what.add_mutually_exclusive_group()
     one.add_argument('--bag', type=Path, metavar='DIR', help='a rosbag2 recording')
@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument('--image-topic', metavar='TOPIC', help='of the bag, where it has several')
     what.add_argument('--odometry-topic', metavar='TOPIC', help='of the bag, likewise')
     what.add_argument(
-        '--seconds', type=_positive, metavar='S', help='only the first S seconds, of each route'
+        '--seconds',
+        type=_positive,
+        metavar='S',
+        help='only the first S seconds, of each route (30 in the world, else all)',
     )
     how = parser.add_argument_group('how it is planned')
     how.add_argument('--model', type=Path, metavar='DIR', help='checkpoint folder')

@@ -14,6 +14,7 @@ from .pinhole import Pinhole
 if TYPE_CHECKING:  # the painter imports OpenCV, and every command imports this file
     from .evaluation.overlay_painter import Shapes
 
+SEED, SECONDS = 3, 30.0  # of the route that is driven where none is asked for
 ODOMETRY_TOPIC = '/odometry'
 IMAGE_TOPIC = '/camera/front/image'  # on which the player sends videos and images
 COMPRESSED_TYPE = 'sensor_msgs/msg/CompressedImage'
@@ -107,8 +108,9 @@ class DemoSource:
         self._command = [sys.executable, '-m', 'wamdiff_ros.ros.simulator_node']
         # JPEG keeps the recording small.
         values = {
-            'seed': arguments.seed or 0, 'routes': arguments.routes or 1, 'compressed': 'true',
-            'seconds': float(arguments.seconds or 0.0), 'wait_s': 30.0,
+            'seed': SEED if arguments.seed is None else arguments.seed,
+            'routes': arguments.routes or 1, 'compressed': 'true',
+            'seconds': float(arguments.seconds or SECONDS), 'wait_s': 30.0,
         }  # fmt: skip
         for name, value in values.items():
             self._ros_arguments += ['-p', f'{name}:={value}']
