@@ -7,7 +7,7 @@ critical objects and the meta-behaviours; from each token what lies in its part 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -37,10 +37,6 @@ class Seen:
     longitudinal: torch.Tensor  # [n], index into LONGITUDINAL
     lateral: torch.Tensor  # [n], index into LATERAL
     cells: torch.Tensor  # [n, rows * columns, kinds], 1 where a box covers a token's part
-
-    def to(self, device: torch.device) -> 'Seen':
-        """Move the tensors to `device`."""
-        return Seen(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 def seen(records: Sequence[DrivingRecord], rows: int, columns: int) -> Seen:

@@ -21,7 +21,7 @@ from ..model.tokenizer import Tokenizer
 from ..model.weights import load_network
 from ..planning.prompts import PromptTemplates
 from . import checkpoints
-from .batches import Batches, Examples, Layout, Records, TaskBatch
+from .batches import Batches, Examples, Layout, Records, TaskBatch, move
 from .distillation import Teacher
 from .losses import macro_average, masked_cross_entropy
 from .network_forward import NetworkForward
@@ -178,7 +178,7 @@ class Trainer:
     def _vision_losses(self, batch: TaskBatch) -> dict[str, torch.Tensor]:
         model = self.accelerator.unwrap_model(self.model)
         truth = seen([example.record for example in batch.examples], model.rows, model.columns)
-        truth = truth.to(self.accelerator.device)
+        truth = move(truth, self.accelerator.device)
         return perception_losses(self.model(batch.images, truth), truth)
 
     def save(self) -> Path | None:
