@@ -104,6 +104,8 @@ class InferenceCounts:
     prompt_tokens: int = 0
     reused_prefix_tokens: int = 0
     answer_tokens: int = 0
+    # Slots that took a guess in one go, because denoising steps or time ran out.
+    bulk_filled_tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,11 @@ class SceneDescription:
 
 @dataclass(frozen=True, eq=False)
 class PlanningResult:
-    """One inference: a plan, or the reason why there is none. Exactly one of the two is set."""
+    """One inference: a plan, or the reason why there is none. Exactly one of the two is set.
+
+    `candidates` are the plans of further, sampled rollouts; those that could not be read are left
+    out. `cut_short`: the deadline ended decoding before the model did.
+    """
 
     t0_ns: int
     plan: Plan | None
@@ -137,3 +143,5 @@ class PlanningResult:
     answer: str
     timings: StageTimings
     counts: InferenceCounts
+    candidates: tuple[Plan, ...] = ()
+    cut_short: bool = False

@@ -107,6 +107,7 @@ class Outputs:
             deadline_slack=conversion.duration_message(report.deadline_slack_ns),
             stages=conversion.stage_timings(report.timings),
             **asdict(counts),  # the message has a field of the same name for each
+            cut_short=report.result is not None and report.result.cut_short,
             answer=report.result.answer if report.result else '',
             missed_deadlines=counters.missed_deadlines,
             skipped_ticks=counters.skipped_ticks,
