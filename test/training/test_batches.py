@@ -44,3 +44,13 @@ def test_half_of_the_samples_hide_it_the_same_ones_every_time(examples):
     first, again = (questions(*examples, 0.5) for _ in range(2))
     assert first == again
     assert 0 < np.sum(['-02.5' in question for question in first]) < 8
+
+
+def test_records_that_hold_an_emphasised_object_are_drawn_so_many_times_as_often(examples):
+    layout = Layout(block_size=1)
+    batches = Batches(
+        examples[0], layout, {'planning': 8}, seed=3, emphasis={'cyclist': 3, 'animal': 2}
+    )
+    drawn = [batches.record_at(place) for place in range(16)]
+    # Every other record of training_data holds all objects.
+    assert sorted(drawn) == [0, 0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 7]

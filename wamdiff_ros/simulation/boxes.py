@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..pinhole import NEAR_M, Pinhole
+from .props import LAMPS_SIZE_M
 from .scene import BodyKind, PropKind, Scene, View
 
 # What a box can hold; a braking vehicle is a kind of its own because it must be seen.
 KINDS = ('vehicle', 'braking', 'pedestrian', 'cyclist', 'roadworks', 'red', 'amber', 'green')
 FARTHEST_M = 60.0
-LAMPS_SIZE_M = (0.8, 2.0)  # width, height of a traffic light's housing
 _CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (0.0, 1.0)])
 
 

@@ -36,6 +36,8 @@ WHITE, BLACK, STEEL = (236, 236, 232), (18, 18, 20), (96, 100, 104)
 ORANGE, RED, GLASS = (255, 106, 20), (206, 28, 30), (58, 72, 92)
 
 LAMP_DIAMETER_M = 0.85  # thrice the real thing: a pixel or two more of a small picture
+LAMP_PITCH_M = LAMP_DIAMETER_M + 0.12
+LAMPS_SIZE_M = (LAMP_DIAMETER_M + 0.2, 3 * LAMP_PITCH_M + 0.1)  # width, height of the housing
 LIT: dict[Light, Colour] = {
     Light.RED: (255, 36, 28),
     Light.AMBER: (255, 186, 0),
@@ -274,14 +276,13 @@ def _lamp_centre(signal: Signal) -> tuple[float, float, float]:
 def signal_post(signal: Signal) -> Mesh:
     """Return mast, arm and housing of a traffic light where it stands, without its lamps."""
     x, y, z = _lamp_centre(signal)
-    pitch_m = LAMP_DIAMETER_M + 0.12
-    height = 3 * pitch_m + 0.1
+    width, height = LAMPS_SIZE_M
     top = z + height / 2 + 0.15
     parts = [
         upright((0, 0), [(0.13, 0), (0.09, top + 0.2)], STEEL, 6),
-        box((x - 0.16, y, z), (0.28, LAMP_DIAMETER_M + 0.2, height), (22, 23, 25)),
-        box((x - 0.18, y, z), (0.04, LAMP_DIAMETER_M + 0.75, height + 0.45), WHITE),
-        box((x - 0.16, y, z), (0.05, LAMP_DIAMETER_M + 0.6, height + 0.3), BLACK),
+        box((x - 0.16, y, z), (0.28, width, height), (22, 23, 25)),
+        box((x - 0.18, y, z), (0.04, width + 0.55, height + 0.45), WHITE),
+        box((x - 0.16, y, z), (0.05, width + 0.4, height + 0.3), BLACK),
     ]
     if signal.arm_left_m:
         parts.append(beam((0, 0, top), (0, y, top), 0.14, STEEL))
@@ -292,11 +293,10 @@ def signal_post(signal: Signal) -> Mesh:
 def signal_lamps(signal: Signal, state: Light) -> Mesh:
     """Return the three lamps, red on top, of which one is lit."""
     x, y, z = _lamp_centre(signal)
-    pitch_m = LAMP_DIAMETER_M + 0.12
     parts = []
     for place, lamp in zip((1, 0, -1), Light, strict=True):
         lit = lamp is state
         colour = LIT[lamp] if lit else UNLIT[lamp]
-        centre = (x + 0.02, y, z + place * pitch_m)
+        centre = (x + 0.02, y, z + place * LAMP_PITCH_M)
         parts.append(disc(centre, LAMP_DIAMETER_M / 2, colour, 14, glow=lit))
     return merge(parts).placed(signal.position_map_m, signal.heading_rad)

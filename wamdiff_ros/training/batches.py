@@ -21,6 +21,7 @@ from ..model.image_processor import ImageProcessor
 from ..model.tokenizer import Tokenizer
 from ..planning.prompts import PromptTemplates
 from .block_layout import BlockBatch, add_noise, fill_answer, lay_out_blocks, lay_out_tokens
+from .image_features import ImageFeatures
 from .network_forward import ImageGroup
 from .recipe import RecipeError
 from .records import DrivingRecord, Record, conversations_of, decode_image
@@ -45,6 +46,7 @@ class Example:
     patches: tuple[np.ndarray, ...]  # of each image, [p, dim]
     grids: tuple[tuple[int, int, int], ...]
     answer: tuple[int, ...]  # token ids without the end
+    features: torch.Tensor | None = None  # of the image, instead of its patches
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,23 @@ class Examples:
         self._tokenizer = tokenizer
         self._processor = processor
         self._templates = templates
+        self.features: ImageFeatures | None = None  # of a tower that is not trained
+
+    def pictures(
+        self, index: int, size: tuple[int, int] | None
+    ) -> list[tuple[np.ndarray, tuple[int, int, int]]]:
+        """Return patches and grid of each image of record `index`, resized to `size` (w, h)."""
+        return [self._patches(data, size) for data in self.records[index].images.values()]
+
+    def _patches(self, data: bytes, size: tuple[int, int] | None):
+        rgb, processor = decode_image(data), self._processor
+        if size is not None:
+            area = size[0] * size[1]
+            processor = processor.with_pixels(min(area, processor.min_pixels), area)
+            if rgb.shape[1::-1] != size:
+                resized = Picture.fromarray(rgb).resize(size, Picture.Resampling.BICUBIC)
+                rgb = np.asarray(resized)
+        return processor.patches(rgb)
 
     def example(
         self,
@@ -115,21 +134,18 @@ class Examples:
             shown = (0.0, record.acceleration_base_mps2[1])
             record = replace(record, acceleration_base_mps2=shown)
         conversation = conversations_of(record, self._templates, task)
-        patches, grids = [], []
-        for data in conversation.images:
-            rgb, processor = decode_image(data), self._processor
-            if size is not None:
-                area = size[0] * size[1]
-                processor = processor.with_pixels(min(area, processor.min_pixels), area)
-                if rgb.shape[1::-1] != size:
-                    resized = Picture.fromarray(rgb).resize(size, Picture.Resampling.BICUBIC)
-                    rgb = np.asarray(resized)
-            pixels, grid = processor.patches(rgb)
-            patches.append(pixels)
-            grids.append(grid)
+        if self.features is not None:
+            features, patches = self.features[index], ()
+            edge = self.config.vision.patch_size
+            grids = ((1, size[1] // edge, size[0] // edge),)
+        else:
+            features = None
+            patches, grids = zip(
+                *(self._patches(d, size) for d in conversation.images), strict=True
+            )
         prompt = user_prompt(conversation.parts, grids, self._tokenizer, self.config)
         answer = self._tokenizer.encode(conversation.answer)
-        return Example(record, prompt, tuple(patches), tuple(grids), tuple(answer))
+        return Example(record, prompt, tuple(patches), tuple(grids), tuple(answer), features)
 
 
 class Batches:
@@ -145,6 +161,7 @@ class Batches:
         image_sizes: tuple[tuple[int, int], ...] = (),
         micro_batch: int = 0,
         hide_acceleration: float = 0.0,
+        emphasis: Mapping[str, int] | None = None,
         rank: int = 0,
         processes: int = 1,
     ):
@@ -160,6 +177,7 @@ class Batches:
         self._batch = {task: count for task, count in batch.items() if count}
         self._image_sizes, self._micro_batch = image_sizes, micro_batch
         self._hide_acceleration = hide_acceleration
+        self._indexes = _emphasised(examples.records, emphasis or {})
         self._rank, self._processes = rank, processes
 
     def step(self, step: int) -> list[TaskBatch]:
@@ -219,8 +237,8 @@ class Batches:
 
     def record_at(self, place: int) -> int:
         """Return the record at a place in the endless sequence of seeded permutations."""
-        count = len(self.examples.records)
-        return int(_permutation(self.seed, place // count, count)[place % count])
+        count = len(self._indexes)
+        return int(self._indexes[_permutation(self.seed, place // count, count)[place % count]])
 
     def ahead(self, steps: range) -> Iterator[list[TaskBatch]]:
         """Yield the batches of `steps`, which a thread prepares ahead of their use."""
@@ -256,6 +274,16 @@ class Batches:
             thread.join()
 
 
+def _emphasised(records: Records, emphasis: Mapping[str, int]) -> np.ndarray:
+    """Return indexes of records, those that hold an object of `emphasis` so many times."""
+    times = np.ones(len(records), np.int64)
+    for index in range(len(records)) if emphasis else ():
+        record = records[index]
+        if isinstance(record, DrivingRecord):
+            times[index] = max([1, *(n for name, n in emphasis.items() if record.objects[name])])
+    return np.arange(len(records)).repeat(times)
+
+
 @lru_cache(maxsize=4)
 def _permutation(seed: int, epoch: int, count: int) -> np.ndarray:
     return np.random.default_rng((seed, 2, epoch)).permutation(count)
@@ -263,18 +291,24 @@ def _permutation(seed: int, epoch: int, count: int) -> np.ndarray:
 
 def group_images(examples: tuple[Example, ...]) -> tuple[ImageGroup, ...]:
     """Collect the images of all examples by their size."""
-    groups: dict[tuple[int, int, int], list[tuple[np.ndarray, int, int]]] = {}
+    groups: dict[tuple[int, int, int], list[tuple[Example, int, int, int]]] = {}
     for row, example in enumerate(examples):
-        for patches, grid, (start, _) in zip(
-            example.patches, example.grids, example.prompt.images, strict=True
+        for index, (grid, (start, _)) in enumerate(
+            zip(example.grids, example.prompt.images, strict=True)
         ):
-            groups.setdefault(grid, []).append((patches, row, start))
-    return tuple(
-        ImageGroup(
-            grid,
-            torch.from_numpy(np.stack([patches for patches, _, _ in group])),
-            torch.tensor([row for _, row, _ in group]),
-            torch.tensor([start for _, _, start in group]),
-        )
-        for grid, group in groups.items()
+            groups.setdefault(grid, []).append((example, index, row, start))
+    return tuple(_image_group(grid, group) for grid, group in groups.items())
+
+
+def _image_group(grid, group: list[tuple[Example, int, int, int]]) -> ImageGroup:
+    known = [example.features for example, *_ in group]
+    seen = None not in known
+    return ImageGroup(
+        grid,
+        None
+        if seen
+        else torch.from_numpy(np.stack([example.patches[index] for example, index, *_ in group])),
+        torch.tensor([row for *_, row, _ in group]),
+        torch.tensor([start for *_, start in group]),
+        torch.stack(known) if seen else None,
     )

@@ -18,9 +18,11 @@ class ImageGroup:
     """The images of a batch that share one size."""
 
     grid: tuple[int, int, int]  # (1, height, width) in patches
-    patches: torch.Tensor  # [k, height*width, dim]
+    patches: torch.Tensor | None  # [k, height*width, dim]
     rows: torch.Tensor  # [k], the sample that each belongs to
     starts: torch.Tensor  # [k], where its placeholders begin in the sample
+    # [k, 1 + deepstack layers, T, hidden] of a tower that is not trained, instead of the patches.
+    features: torch.Tensor | None = None
 
 
 class NetworkForward(nn.Module):
@@ -71,10 +73,7 @@ class NetworkForward(nn.Module):
         x = x.flatten(0, 1)
         deepstack = [torch.zeros_like(x) for _ in self.network.config.vision.deepstack_layers]
         for group in images:
-            with torch.set_grad_enabled(self.train_vision and torch.is_grad_enabled()):
-                tokens, features = self.network.vision(  # [k, T, hidden]
-                    group.patches, group.grid, self._attention
-                )
+            tokens, features = self._see(group)  # [k, T, hidden] each
             first = group.rows * size + group.starts
             places = (first[:, None] + torch.arange(tokens.shape[1], device=x.device)).flatten()
             x = x.index_copy(0, places, tokens.flatten(0, 1).to(x.dtype))
@@ -83,6 +82,13 @@ class NetworkForward(nn.Module):
                     0, places, feature.flatten(0, 1).to(x.dtype)
                 )
         return x.view(shape), [layer.view(shape) for layer in deepstack]
+
+    def _see(self, group: ImageGroup) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
+        if group.features is not None:
+            tokens, *features = group.features.unbind(1)
+            return tokens, features
+        with torch.set_grad_enabled(self.train_vision and torch.is_grad_enabled()):
+            return self.network.vision(group.patches, group.grid, self._attention)
 
 
 def attention_in(network: Network, fused: bool):

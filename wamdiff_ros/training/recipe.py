@@ -3,11 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
+
+from .records import OBJECTS
 
 TASKS = ('planning', 'description')
 KINDS = ('vision', 'autoregressive', 'block', 'distillation')
@@ -15,7 +17,14 @@ WEIGHTINGS = ('inverse_t', 'none')
 DIVERGENCES = ('jensen_shannon', 'forward_kl', 'reverse_kl')
 PRECISIONS = ('bf16', 'fp32')
 # May differ between a run and its resumption, since they change no weight.
-BOOKKEEPING = ('output', 'checkpoint_every', 'keep_checkpoints', 'log_every', 'compile')
+BOOKKEEPING = (
+    'output',
+    'image_features',
+    'checkpoint_every',
+    'keep_checkpoints',
+    'log_every',
+    'compile',
+)
 
 
 class RecipeError(ValueError):
@@ -46,11 +55,16 @@ class Recipe:
     # Share of samples whose prompt shows no forward acceleration: the expert's gives away what it
     # is about to do, and a model that leans on it never leaves a standstill of its own accord.
     hide_acceleration: float = 0.0
+    # How many times as often records are drawn that hold an object, by its name: {cyclist: 4}.
+    emphasis: Mapping[str, int] = field(default_factory=dict)
     # [width, height] in pixels that all cameras are resized to; each step draws one. None: as the
     # checkpoint's preprocessor resizes.
     image_sizes: tuple[tuple[int, int], ...] = ()
 
     vision_learning_rate: float = 0.0  # peak, of the vision tower; 0 freezes it
+    # Folder for what the frozen tower says of all images, computed once: stages that share a
+    # tower can share it. None: computed in every step.
+    image_features: Path | None = None
     warm_up_steps: int = 100
     warm_up_from: float = 0.1  # share of the peak at the first step
     decay_to: float = 0.05  # share of the peak at the last step, reached along a cosine
@@ -103,6 +117,9 @@ class Recipe:
         self._insist('data', bool(self.data), 'one shard folder at least')
         unknown = sorted(set(self.batch) - set(TASKS))
         self._insist('batch', not unknown, f'tasks of {", ".join(TASKS)}')
+        unknown = sorted(set(self.emphasis) - set(OBJECTS))
+        self._insist('emphasis', not unknown, f'objects of {", ".join(OBJECTS)}')
+        self._insist('emphasis', min(self.emphasis.values(), default=1) >= 1, '1 or more for each')
         counts = list(self.batch.values())
         self._insist('batch', min(counts, default=0) >= 0 and any(counts), 'sample counts')
         self._insist(
@@ -130,6 +147,13 @@ class Recipe:
                 f'a batch of planning samples alone; it has {self.vision_learning_rate}, '
                 f'{list(self.image_sizes)} and {dict(self.batch)}'
             )
+        if self.image_features and (
+            self.vision_learning_rate or len(self.image_sizes) != 1 or self.teacher
+        ):
+            raise RecipeError(
+                'image_features wants a frozen vision tower (vision_learning_rate 0), one size in '
+                'image_sizes and no teacher, who sees with its own'
+            )
         if self.on_policy_every and self.kind != 'distillation':
             raise RecipeError('on_policy_every needs a teacher; it is for kind "distillation"')
 
@@ -153,7 +177,11 @@ class Recipe:
                 raise RecipeError(
                     f'{file}: unknown field {name!r}; take it out, known are {", ".join(known)}'
                 )
-        required = [f.name for f in fields(cls) if f.default is dataclasses.MISSING]
+        required = [
+            f.name
+            for f in fields(cls)
+            if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        ]
         missing = [n for n in required if n not in values and n not in overrides]
         if missing:
             raise RecipeError(f'{file}: {", ".join(missing)} must be given')
@@ -186,9 +214,9 @@ def _read(name: str, kind: Any, value: Any, folder: Path) -> Any:
     def number(v: Any, whole: bool) -> bool:
         return type(v) is int or (not whole and type(v) is float)
 
-    if value is None and name in ('teacher', 'mask_token_id'):
+    if value is None and name in ('teacher', 'mask_token_id', 'image_features'):
         return None
-    if name in ('init', 'output', 'teacher'):
+    if name in ('init', 'output', 'teacher', 'image_features'):
         return folder / value if isinstance(value, str) else refuse('a path')
     if name == 'data':
         paths = [value] if isinstance(value, str) else value
@@ -198,6 +226,10 @@ def _read(name: str, kind: Any, value: Any, folder: Path) -> Any:
     if name == 'batch':
         if not isinstance(value, dict) or not all(number(v, True) for v in value.values()):
             refuse(f'a number of samples for each of {", ".join(TASKS)}')
+        return dict(value)
+    if name == 'emphasis':
+        if not isinstance(value, dict) or not all(number(v, True) for v in value.values()):
+            refuse('a whole number for each object')
         return dict(value)
     if name == 'image_sizes':
         sizes = value if isinstance(value, list) else refuse('a list of [width, height]')

@@ -92,6 +92,12 @@ class Shards:
     def __iter__(self) -> Iterator[Record]:
         return (self[index] for index in range(len(self)))
 
+    @property
+    def counts(self) -> list[int]:
+        """How many records each of `paths` holds."""
+        numbers = [number for number, _, _ in self._places]
+        return [numbers.count(number) for number in range(len(self.paths))]
+
     def key(self, index: int) -> str:
         """Return the key of a record."""
         return self._places[index][1]

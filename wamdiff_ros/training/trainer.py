@@ -23,6 +23,7 @@ from ..planning.prompts import PromptTemplates
 from . import checkpoints
 from .batches import Batches, Examples, Layout, Records, TaskBatch, move
 from .distillation import Teacher
+from .image_features import ImageFeatures
 from .losses import macro_average, masked_cross_entropy
 from .network_forward import NetworkForward
 from .perception import VisionForward, perception_losses, seen
@@ -60,6 +61,11 @@ class Trainer:
         network = load_network(init, config, dtype=torch.float32, device=device)
         network.train().requires_grad_(True)
         self.network = network
+        if recipe.image_features:
+            with self.accelerator.main_process_first():
+                examples.features = ImageFeatures(
+                    recipe.image_features, records, network, examples, recipe.image_sizes[0]
+                )
         fused = device.type != 'cpu'
         if recipe.kind == 'vision':
             torch.manual_seed(recipe.seed)  # of the head
@@ -86,6 +92,7 @@ class Trainer:
             image_sizes=recipe.image_sizes,
             micro_batch=recipe.micro_batch,
             hide_acceleration=recipe.hide_acceleration,
+            emphasis=recipe.emphasis,
             rank=rank,
             processes=self.accelerator.num_processes,
         )

@@ -1,0 +1,90 @@
+"""Features of a frozen vision tower that are kept instead of computed in every step."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from training_data import records, tiny_checkpoint
+
+from wamdiff_ros.training.recipe import Recipe, RecipeError
+from wamdiff_ros.training.shards import ShardWriter
+from wamdiff_ros.training.trainer import Trainer
+
+FROZEN = {'vision_learning_rate': 0.0, 'image_sizes': ((128, 64),)}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_accelerator():
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('features')
+    tiny_checkpoint(folder / 'init')
+    tiny_checkpoint(folder / 'other', seed=1)
+    with ShardWriter(folder / 'shards' / 'shard-000000.tar') as writer:
+        for index, record in enumerate(records(16)):
+            writer.write(f'{index:08d}', record)
+    return folder
+
+
+def recipe(folder, output, **changes) -> Recipe:
+    values = {
+        'kind': 'block',
+        'init': folder / 'init',
+        'output': output,
+        'data': (folder / 'shards',),
+        'steps': 1,
+        'batch': {'planning': 4, 'description': 2},
+        'learning_rate': 1e-3,
+        'block_size': 8,
+        'precision': 'fp32',
+    }
+    return Recipe(**{**values, **changes})
+
+
+def losses(trainer: Trainer) -> list[float]:
+    batches = trainer.batches.step(0)
+    with torch.no_grad():
+        return [sum(trainer.losses(batch).values()).item() for batch in batches]
+
+
+def test_kept_features_give_the_losses_of_the_tower(folder, tmp_path):
+    plain = recipe(folder, tmp_path / 'plain', **FROZEN)
+    kept = replace(plain, image_features=tmp_path / 'features')
+    assert losses(Trainer(kept)) == pytest.approx(losses(Trainer(plain)), rel=1e-3)
+
+
+def test_they_are_computed_once_and_again_for_another_tower(folder, tmp_path):
+    first = recipe(folder, tmp_path / 'run', image_features=tmp_path / 'features', **FROZEN)
+    Trainer(first)
+    (file,) = (tmp_path / 'features').glob('*/*.npy')
+    made_ns = file.stat().st_mtime_ns
+    Trainer(first)
+    assert file.stat().st_mtime_ns == made_ns
+    Trainer(replace(first, init=folder / 'other'))
+    assert len([*(tmp_path / 'features').glob('*/*.npy')]) == 2
+
+
+def test_new_shards_are_added_to_them(folder, tmp_path):
+    with ShardWriter(tmp_path / 'more' / 'shard-000000.tar') as writer:
+        for index, record in enumerate(records(3, seed=7)):
+            writer.write(f'{index:08d}', record)
+    both = recipe(folder, tmp_path / 'run', image_features=tmp_path / 'features', **FROZEN)
+    both = replace(both, data=(*both.data, tmp_path / 'more'))
+    features = Trainer(both).batches.examples.features
+    alone = replace(both, data=(tmp_path / 'more',))
+    torch.testing.assert_close(features[16], Trainer(alone).batches.examples.features[0])
+
+
+@pytest.mark.parametrize(
+    'change',
+    [{'vision_learning_rate': 1e-3}, {'image_sizes': ()}, {'image_sizes': ((64, 64),) * 2}],
+)
+def test_a_tower_that_is_trained_or_sees_many_sizes_is_refused(folder, tmp_path, change):
+    with pytest.raises(RecipeError, match='image_features wants a frozen vision tower'):
+        recipe(folder, tmp_path, **{**FROZEN, 'image_features': tmp_path, **change})

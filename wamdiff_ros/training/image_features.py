@@ -1,0 +1,96 @@
+"""What a frozen vision tower says of every record's images, computed once and kept on disk.
+
+A stage that does not train the vision tower needs neither its forward nor the pictures again. The
+features lie beside the run, one file per shard, under a hash of the tower and of the image size,
+so that stages with the same tower share them and new shards are added to them.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from ..model.network import Network
+from .recipe import RecipeError
+from .shards import Shards
+
+AT_ONCE = 128  # images
+
+
+class ImageFeatures:
+    """Features by record: [1 + deepstack layers, tokens, hidden], bfloat16."""
+
+    def __init__(
+        self, folder: Path, shards: Shards, network: Network, examples, size: tuple[int, int]
+    ):
+        """Compute what is missing; `examples` are those of the shards, size (width, height).
+
+        Raises RecipeError where a record has not one image exactly.
+        """
+        config = network.config
+        token = config.vision.patch_size * config.vision.spatial_merge_size
+        width, height = size
+        shape = (
+            1 + len(config.vision.deepstack_layers),
+            (width // token) * (height // token),
+            config.text.hidden_size,
+        )
+        folder = folder / _hash_of(network.vision, size)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._rows: list[tuple[int, int]] = []  # file, row in it
+        self._files: list[np.ndarray] = []
+        first = 0
+        counts = shards.counts
+        with tqdm(total=sum(counts), desc='image features', unit='image', disable=None) as bar:
+            for path, count in zip(shards.paths, counts, strict=True):
+                file = folder / f'{path.stem}-{_hash(str(path.resolve()).encode())}-{count}.npy'
+                if not file.exists():
+                    self._compute(
+                        file, range(first, first + count), shape, network, examples, size
+                    )
+                self._rows += [(len(self._files), row) for row in range(count)]
+                # numpy has no bfloat16.
+                self._files.append(np.load(file, mmap_mode='r'))
+                first += count
+                bar.update(count)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Return the features of record `index`."""
+        file, row = self._rows[index]
+        return torch.from_numpy(self._files[file][row].copy()).view(torch.bfloat16)
+
+    @staticmethod
+    @torch.no_grad()
+    def _compute(file: Path, indexes: range, shape, network: Network, examples, size) -> None:
+        device = network.text.embed_tokens.weight.device
+        kept = np.empty((len(indexes), *shape), np.int16)
+        for start in range(0, len(indexes), AT_ONCE):
+            some = [examples.pictures(index, size) for index in indexes[start : start + AT_ONCE]]
+            if any(len(pictures) != 1 for pictures in some):
+                raise RecipeError(
+                    f'{file.stem}: a record has not one image; take image_features out'
+                )
+            patches = torch.from_numpy(np.stack([pictures[0][0] for pictures in some]))
+            with torch.autocast(device.type, torch.bfloat16):
+                tokens, deepstack = network.vision(patches.to(device), some[0][0][1])
+            stacked = torch.stack((tokens, *deepstack), dim=1).to(torch.bfloat16).cpu()
+            kept[start : start + len(some)] = stacked.view(torch.int16).numpy()
+        partial = file.with_name(f'.{file.name}.{os.getpid()}.partial')
+        with partial.open('wb') as handle:
+            np.save(handle, kept)
+        partial.replace(file)
+
+
+def _hash_of(vision: torch.nn.Module, size: tuple[int, int]) -> str:
+    weights = b''.join(
+        name.encode() + tensor.float().cpu().numpy().tobytes()
+        for name, tensor in sorted(vision.state_dict().items())
+    )
+    return _hash(weights + repr(tuple(size)).encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
