@@ -63,6 +63,20 @@ class Parameters:
         low=0.001,
         high=1.0,
     )
+    max_frozen_m: float = _parameter(
+        2.0,
+        'Distance after which a camera that still shows the same picture counts as frozen [m]; '
+        '0 turns this off.',
+        low=0.0,
+        high=1000.0,
+    )
+    max_odometry_jump_m: float = _parameter(
+        1.0,
+        'How far odometry may be from where its own twist leads; a larger jump clears buffers, '
+        'plan and KV cache [m].',
+        low=0.1,
+        high=1000.0,
+    )
     default_command: str = _parameter(
         'straight',
         'Navigation command until one arrives.',

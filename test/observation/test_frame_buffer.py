@@ -112,3 +112,39 @@ def test_concurrent_adds_and_reads_lose_nothing():
         thread.join(30)
     assert not wrong
     assert len(buffer) == buffer.counters().received == 4000
+
+
+MS = 1_000_000
+
+
+@given(
+    period=st.integers(10 * MS, 200 * MS),
+    jitter=st.lists(st.floats(-0.2, 0.2), min_size=40, max_size=40),
+    lost=st.sets(st.integers(10, 38), max_size=8),
+)
+def test_frames_that_never_arrive_are_counted_by_the_gap_they_leave(period, jitter, lost):
+    stamps = [round((i + jitter[i]) * period) for i in range(40)]
+    arrived = [stamp for i, stamp in enumerate(stamps) if i not in lost]
+    counters = filled(arrived).counters()
+    assert (counters.received, counters.missing) == (len(arrived), len(lost))
+
+
+def test_frames_that_are_only_late_or_double_are_not_missing():
+    stamps = [i * 100 for i in range(20)]
+    assert filled([*stamps[:12], stamps[13], stamps[12], *stamps[13:]]).counters().missing == 0
+
+
+def test_a_camera_that_changes_its_rate_is_soon_taken_at_its_word():
+    fast, slow = [i * 50 for i in range(30)], [1450 + i * 100 for i in range(1, 60)]
+    buffer = filled([*fast, *slow[:20]])
+    missing = buffer.counters().missing
+    for stamp_ns in slow[20:]:
+        buffer.add(frame(stamp_ns))
+    assert buffer.counters().missing == missing < 15
+
+
+def test_the_time_before_a_clear_is_no_gap():
+    buffer = filled([i * 100 for i in range(10)])
+    buffer.clear()
+    buffer.add(frame(90_000))
+    assert buffer.counters().missing == 0

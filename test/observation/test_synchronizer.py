@@ -227,3 +227,19 @@ def test_an_observation_keeps_every_limit(front, left, odometry, now_ms):
     assert all(frame.stamp_ns <= now_ms * MS for frame in observation.frames)
     assert observation.ego.stamp_ns == observation.t0_ns
     assert min(abs(time_ms - t0_ms) for time_ms in odometry) <= 200
+
+
+def test_a_frozen_camera_is_the_reason_and_a_new_picture_ends_it():
+    sync = synchronizer(cameras=('front',), ego_ms=range(0, 1000, 20))
+
+    def see_picture(time_ms, grey):
+        rgb = np.full((2, 2, 3), grey, np.uint8)
+        sync.frames['front'].add(EncodedFrame(time_ms * MS, 'front', lambda: rgb))
+
+    for time_ms in range(0, 300, 100):  # 10 m/s
+        see_picture(time_ms, 7)
+        assert sync.observe(time_ms * MS).t0_ns == time_ms * MS
+    see_picture(300, 7)
+    assert reason(sync, 300).startswith('camera front has shown one picture for 0.30 s and 3.0 m')
+    see_picture(400, 8)
+    assert sync.observe(400 * MS).t0_ns == 400 * MS

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
 from ..types import EgoState
+from .ego_continuity import break_between, disagreement
 from .not_ready import NotReady
 
 ACCELERATION_WINDOW_NS = 500_000_000  # of velocity, to derive acceleration from
@@ -61,6 +62,26 @@ class EgoBuffer:
             if not _insert(self._states, state, state.stamp_ns, _state_stamp_ns):
                 self._count(duplicate=1)
             self._forget_old(self._states, _state_stamp_ns)
+
+    def break_before(self, state: EgoState, max_jump_m: float) -> str:
+        """Say why `state` does not go on from the newest one held, or ''.
+
+        Then the caller clears the stream before it adds the state; see `break_between`.
+        """
+        newest = self.newest()
+        if newest is None or state.stamp_ns <= newest.stamp_ns:
+            return ''
+        try:
+            state = _checked(state, None)
+        except EgoError:
+            return ''  # never becomes part of the stream
+        return break_between(newest, state, max_jump_m)
+
+    def disagreement(self) -> str:
+        """Say by how much poses and twists differ, or ''; see ego_continuity.py."""
+        with self._lock:
+            states = list(self._states)
+        return disagreement(states) if states else ''
 
     def add_acceleration(self, stamp_ns: int, forward_mps2: float, left_mps2: float) -> None:
         """Store a measured acceleration in the base frame; raises EgoError if not finite.

@@ -2,10 +2,15 @@
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median_low
 
 import numpy as np
+
+PERIODS_KEPT = 15  # whose median is the camera's period
+MIN_PERIODS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +34,7 @@ class FrameCounters:
     duplicate: int = 0  # stamp already there: not stored
     out_of_order: int = 0  # older than one received before: stored in its place
     overwritten: int = 0  # pushed out by newer frames
+    missing: int = 0  # never arrived, by the gaps between the stamps of those that did
     undecodable: int = 0
     last_error: str = ''  # of the newest undecodable frame
 
@@ -41,6 +47,8 @@ class FrameBuffer:
             raise ValueError(f'capacity {capacity} of a frame buffer is below 1')
         self._capacity = capacity
         self._frames: list[EncodedFrame] = []
+        self._newest_ns: int | None = None
+        self._periods_ns: deque[int] = deque(maxlen=PERIODS_KEPT)
         self._counters = FrameCounters()
         self._lock = threading.Lock()
 
@@ -54,6 +62,7 @@ class FrameBuffer:
                     self._count(duplicate=1)
                     return
                 self._count(out_of_order=1)
+            self._look_for_gap(frame.stamp_ns)
             self._frames.insert(at, frame)
             if len(self._frames) > self._capacity:
                 del self._frames[0]
@@ -90,6 +99,7 @@ class FrameBuffer:
         """Forget all frames; the counters go on."""
         with self._lock:
             self._frames.clear()
+            self._newest_ns = None
 
     def counters(self) -> FrameCounters:
         """Return the counters of this moment."""
@@ -99,6 +109,20 @@ class FrameBuffer:
     def __len__(self) -> int:
         with self._lock:
             return len(self._frames)
+
+    def _look_for_gap(self, stamp_ns: int) -> None:
+        """Count the frames that should lie between the newest one and this one."""
+        newest_ns, missing = self._newest_ns, self._counters.missing
+        if newest_ns is not None and stamp_ns < newest_ns:
+            self._count(missing=-min(missing, 1))  # it was only late
+            return
+        self._newest_ns = stamp_ns
+        if newest_ns is None:
+            return
+        gap_ns = stamp_ns - newest_ns
+        if len(self._periods_ns) >= MIN_PERIODS:
+            self._count(missing=max(round(gap_ns / median_low(self._periods_ns)) - 1, 0))
+        self._periods_ns.append(gap_ns)
 
     def _count(self, **more: int) -> None:
         now = {name: getattr(self._counters, name) + n for name, n in more.items()}

@@ -8,6 +8,7 @@ from .ego_buffer import EgoBuffer
 from .frame_buffer import EncodedFrame, FrameBuffer
 from .image_decoding import ImageError
 from .not_ready import NotReady
+from .picture_guard import PictureGuard
 
 FRAMES_PER_CAMERA = 8  # held encoded; a tick uses the newest, or the next when that is broken
 EGO_HISTORY_NS = 3_000_000_000
@@ -28,6 +29,9 @@ class Synchronizer:
         self.ego = EgoBuffer(EGO_HISTORY_NS, round(parameters.max_ego_gap_s * 1e9))
         self.command = Command(parameters.default_command)
         self._decoded: dict[str, CameraFrame] = {}
+        self._pictures = {
+            camera.name: PictureGuard(parameters.max_frozen_m) for camera in self._cameras
+        }
 
     def observe(self, now_ns: int) -> Observation:
         """Return the observation at the newest usable frame of the first camera.
@@ -49,6 +53,9 @@ class Synchronizer:
             except _Undecodable as undecodable:
                 failure = f'; a newer frame of camera {undecodable} was dropped'
                 continue
+            for frame in frames:
+                if frozen := self._pictures[frame.camera].check(frame, ego):
+                    raise NotReady(frozen)
             return Observation(chosen[0].stamp_ns, frames, ego, self.command)
 
     def reset(self) -> None:
@@ -57,6 +64,8 @@ class Synchronizer:
             buffer.clear()
         self.ego.clear()
         self._decoded = {}
+        for guard in self._pictures.values():
+            guard.reset()
 
     def counters(self) -> dict[str, int | str]:
         """Return all counters by name, `front.received`, `odometry.refused`, for diagnostics."""

@@ -139,13 +139,7 @@ class PlannerNode(LifecycleNode):
         self._loop = PlanningLoop(
             self, self._configuration, synchronizer, self._inference, self._outputs, self._enabled
         )
-        self._sensors = Sensors(
-            self,
-            self._configuration.camera_settings,
-            synchronizer,
-            self._loop.reset,
-            self._configuration.jump_threshold_s,
-        )
+        self._sensors = Sensors(self, self._configuration, synchronizer, self._loop.reset)
 
     def _stop_planning(self) -> None:
         if self._loop is not None:

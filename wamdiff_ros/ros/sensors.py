@@ -4,6 +4,7 @@
 camera topic carries, and whether any publisher's QoS or type keeps messages from arriving.
 """
 
+import copy
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from rclpy.qos import (
     QoSCompatibility,
     qos_check_compatible,
 )
+from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CompressedImage, Image
 
@@ -21,7 +23,7 @@ from wamdiff_ros.msg import NavigationCommand
 
 from ..observation.image_decoding import ENCODINGS
 from ..observation.synchronizer import Synchronizer
-from ..parameters import Camera
+from ..parameters import Camera, Parameters
 from . import conversion
 from .diagnostics import RateMeter
 from .qos import IMAGE_IN, LATCHED, MOTION_IN
@@ -33,21 +35,21 @@ COMPLAINT_PERIOD_NS = 5_000_000_000
 class Sensors:
     """Feeds `synchronizer` from the topics, from construction until `destroy`.
 
-    `reset(reason)` is called when the odometry's frames change under the stream. Messages stamped
-    more than `max_ahead_s` ahead of the node's clock are refused.
+    `reset(reason)` is called when the odometry does not go on from where it was. Messages stamped
+    more than `jump_threshold_s` ahead of the node's clock are refused.
     """
 
     def __init__(
         self,
         node: Node,
-        cameras: tuple[Camera, ...],
+        parameters: Parameters,
         synchronizer: Synchronizer,
         reset: Callable[[str], None],
-        max_ahead_s: float,
     ) -> None:
         self._node = node
-        self._max_ahead_ns = round(max_ahead_s * 1e9)
-        self._cameras = cameras
+        self._max_ahead_ns = round(parameters.jump_threshold_s * 1e9)
+        self._max_jump_m = parameters.max_odometry_jump_m
+        self._cameras = cameras = parameters.camera_settings
         self._synchronizer = synchronizer
         self._reset = reset
         self.rates = {name: RateMeter() for name in (*(c.name for c in cameras), 'odometry')}
@@ -91,6 +93,8 @@ class Sensors:
                 self._complain(camera.topic, 'decoding', counters.last_error)
         for subscription in self._subscriptions.values():
             obstacles += self._check_publishers(subscription)
+        if disagreement := self._synchronizer.ego.disagreement():
+            self._complain('odometry', 'disagreement', disagreement)
         for text in obstacles:
             if text not in self._obstacles:
                 self._node.get_logger().error(text)
@@ -115,6 +119,11 @@ class Sensors:
         for name, entry in newest.items():
             age = '' if entry is None else f'{(now_ns - entry.stamp_ns) / 1e9:.3f}'
             values[f'{name}.age_s'] = age
+        first = newest[self._cameras[0].name]
+        for camera in self._cameras[1:]:
+            near = first and self._synchronizer.frames[camera.name].nearest(first.stamp_ns)
+            skew = f'{abs(near.stamp_ns - first.stamp_ns) / 1e9:.3f}' if near else ''
+            values[f'{camera.name}.skew_s'] = skew
         counters = self._synchronizer.counters()
         values.update({key: str(value) for key, value in counters.items()})
         values['complaints'] = str(self.complaints)
@@ -125,7 +134,11 @@ class Sensors:
 
     def _subscribe(self, name, message_type, topic, callback, qos) -> None:
         self._subscriptions[name] = self._node.create_subscription(
-            message_type, topic, callback, qos
+            message_type,
+            topic,
+            callback,
+            copy.copy(qos),  # rclpy writes what is overridden into it
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
     def _find_camera(self, camera: Camera) -> list[str]:
@@ -195,11 +208,8 @@ class Sensors:
         try:
             state = conversion.ego_state(message)
             self._check_stamp(state.stamp_ns)
-            last = self._synchronizer.ego.newest() or state
-            before = f'{last.base_frame!r} in {last.fixed_frame!r}'
-            now = f'{state.base_frame!r} in {state.fixed_frame!r}'
-            if now != before:
-                self._reset(f'odometry changed from {before} to {now}')
+            if broken := self._synchronizer.ego.break_before(state, self._max_jump_m):
+                self._reset(broken)
             self._synchronizer.ego.add(state)
         except ValueError as error:
             self._complain('odometry', 'value', str(error))
