@@ -1,12 +1,10 @@
 """ROS messages from and to the nouns of `types`. Times stay integer nanoseconds throughout."""
 
 from dataclasses import replace
-from functools import partial
 
 from builtin_interfaces.msg import Duration, Time
 from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion
-from nav_msgs.msg import Odometry, Path
-from sensor_msgs.msg import CompressedImage, Image
+from nav_msgs.msg import Path
 from std_msgs.msg import Header
 
 from wamdiff_ros.msg import (
@@ -19,17 +17,21 @@ from wamdiff_ros.msg import (
 from wamdiff_ros.msg import SceneDescription as SceneDescriptionMsg
 
 from ..message_time import header_ns, nanoseconds
-from ..observation.frame_buffer import EncodedFrame
-from ..observation.image_decoding import decode_compressed, decode_raw
-from ..parameters import Camera
+from ..observation.messages import (  # noqa: F401 - the other direction, for the node
+    command,
+    ego_state,
+    encoded_compressed,
+    encoded_raw,
+    stamp_ns,
+)
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
 from ..types import Command, EgoState, PlanStatus, SceneDescription, StageTimings
 
 _COMMANDS = {
-    NavigationCommand.STRAIGHT: Command.STRAIGHT,
-    NavigationCommand.LEFT: Command.LEFT,
-    NavigationCommand.RIGHT: Command.RIGHT,
+    Command.STRAIGHT: NavigationCommand.STRAIGHT,
+    Command.LEFT: NavigationCommand.LEFT,
+    Command.RIGHT: NavigationCommand.RIGHT,
 }
 TRAJECTORY_STATUS = {
     PlanStatus.NOMINAL: PlannedTrajectory.NOMINAL,
@@ -52,77 +54,12 @@ def duration_message(duration_ns: int) -> Duration:
     return Duration(sec=sec, nanosec=nanosec)
 
 
-def stamp_ns(stamp: Time) -> int:
-    """Return a header's stamp in nanoseconds; raises ValueError for a stamp nobody set."""
-    time_ns = nanoseconds(stamp)
-    if time_ns == 0:
-        raise ValueError('header.stamp is zero; the driver must stamp its messages')
-    return time_ns
-
-
-# -- messages to nouns --------------------------------------------------------------------------
-
-
-def encoded_raw(message: Image, camera: Camera) -> EncodedFrame:
-    """Wrap an image without copying it; raises ValueError for a zero stamp."""
-    decode = partial(
-        decode_raw,
-        message.encoding,
-        message.height,
-        message.width,
-        message.step,
-        message.data,
-        bool(message.is_bigendian),
-    )
-    return EncodedFrame(_camera_stamp_ns(message, camera), camera.name, decode)
-
-
-def encoded_compressed(message: CompressedImage, camera: Camera) -> EncodedFrame:
-    """Wrap a compressed image without copying it; raises ValueError for a zero stamp."""
-    decode = partial(decode_compressed, message.data, message.format)
-    return EncodedFrame(_camera_stamp_ns(message, camera), camera.name, decode)
-
-
-def _camera_stamp_ns(message, camera: Camera) -> int:
-    return stamp_ns(message.header.stamp) + round(camera.stamp_offset_s * 1e9)
-
-
-def ego_state(message: Odometry) -> EgoState:
-    """Take pose (in the header's frame) and twist (in the child's) from an odometry message.
-
-    An empty child frame is read as base_link, as in REP-105; acceleration is left at zero for
-    the ego buffer to fill in. Raises ValueError for a zero stamp or an empty header frame.
-    """
-    if not message.header.frame_id:
-        raise ValueError('header.frame_id is empty; the driver must name its fixed frame')
-    position, orientation = message.pose.pose.position, message.pose.pose.orientation
-    twist = message.twist.twist
-    return EgoState(
-        stamp_ns=stamp_ns(message.header.stamp),
-        fixed_frame=message.header.frame_id,
-        base_frame=message.child_frame_id or 'base_link',
-        position_fixed_m=(position.x, position.y, position.z),
-        orientation_xyzw=(orientation.x, orientation.y, orientation.z, orientation.w),
-        velocity_base_mps=(twist.linear.x, twist.linear.y),
-        yaw_rate_radps=twist.angular.z,
-        acceleration_base_mps2=(0.0, 0.0),
-    )
-
-
-def command(message: NavigationCommand) -> Command:
-    """Return the command; raises ValueError for a value that is none of the constants."""
-    if message.command not in _COMMANDS:
-        known = ', '.join(f'{value} {command.value}' for value, command in _COMMANDS.items())
-        raise ValueError(f'command {message.command} is none of {known}')
-    return _COMMANDS[message.command]
-
-
 # -- nouns to messages --------------------------------------------------------------------------
 
 
-def command_message(command: Command, from_ns: int) -> NavigationCommand:
+def command_message(wanted: Command, from_ns: int) -> NavigationCommand:
     """Return the command as it holds from `from_ns` on."""
-    (value,) = [value for value, known in _COMMANDS.items() if known is command]
+    value = _COMMANDS[wanted]
     return NavigationCommand(header=Header(stamp=time_message(from_ns)), command=value)
 
 

@@ -10,27 +10,10 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
-from ..observation.not_ready import NotReady
+from ..runtime.stream import PlanningStream, Session
 from ..types import Observation, PlanningResult, SceneDescription, StageTimings
-
-
-class Session(Protocol):
-    """What the thread needs of a `runtime.session.PlanningSession`."""
-
-    backend: str
-    model_name: str
-
-    def plan(self, observation: Observation) -> PlanningResult: ...  # noqa: D102
-
-    def describe(  # noqa: D102
-        self, observation: Observation, stop: Callable[[], bool]
-    ) -> tuple[SceneDescription | None, StageTimings]: ...
-
-    def reset(self) -> None: ...  # noqa: D102
-
 
 # Called with a progress sink and with "was the load cancelled?".
 Loader = Callable[[Callable[[str], None], Callable[[], bool]], Session]
@@ -85,8 +68,6 @@ class InferenceThread:
         self._planning: TickRequest | None = None
         self._reset_due = False
         self._closing = False
-        self._last: Observation | None = None
-        self._starved = False  # a tick since then had nothing new to plan from
         # Daemonic: a load stuck in foreign code must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name='inference', daemon=True)
         self._thread.start()
@@ -124,8 +105,9 @@ class InferenceThread:
         except BaseException as error:  # whatever it is belongs to the one who waits for the load
             self.loaded.set_exception(error)
             return
+        stream = PlanningStream(session, self._max_gap_ns)
         while (request := self._next()) is not None:
-            self._infer(session, request)
+            self._infer(session, stream, request)
 
     def _note_progress(self, text: str) -> None:
         self.progress = text
@@ -138,12 +120,16 @@ class InferenceThread:
             self._planning, self._request = self._request, None
             return self._planning
 
-    def _infer(self, session: Session, request: TickRequest) -> None:
+    def _infer(self, session: Session, stream: PlanningStream, request: TickRequest) -> None:
         start_ns = time.monotonic_ns()
         observation, cleared = None, ''
         try:
-            observation, result, reason, cleared = self._plan(session, request, start_ns)
-            trace = ''
+            if self._reset_due:
+                self._reset_due = False
+                stream.reset()
+            outcome = stream.plan(request.observe, request.grid_ns)
+            observation, cleared = outcome.observation, outcome.cleared
+            result, reason, trace = outcome.result, outcome.reason, ''
         except Exception as error:  # a failed tick, said aloud; the thread goes on
             result, reason = None, f'inference failed: {type(error).__name__}: {error}'
             trace = traceback.format_exc()
@@ -154,44 +140,6 @@ class InferenceThread:
         request.deliver(TickOutcome(request, result, reason, elapsed_ns, trace, cleared))
         if observation is not None and request.describe:
             self._describe(session, request, observation)
-
-    def _plan(self, session: Session, request: TickRequest, start_ns: int):
-        if self._reset_due:
-            self._reset_due = False
-            self._last = None
-            session.reset()
-        try:
-            observation = request.observe(request.grid_ns)
-        except NotReady as not_ready:
-            self._starved = True
-            return None, None, not_ready.reason, ''
-        last = self._last
-        if last is not None and observation.t0_ns <= last.t0_ns:
-            self._starved = True
-            camera = observation.frames[0].camera
-            return None, None, f'no frame of camera {camera} since the last plan', ''
-        observed_ns = time.monotonic_ns() - start_ns
-        if cleared := self._break_in_stream(last, observation):
-            session.reset()
-        # Only what the next comparison needs would do, but one observation is kept either way.
-        self._last, self._starved = observation, False
-        result = session.plan(observation)
-        timings = StageTimings((('image_decode', observed_ns), *result.timings.stages_ns))
-        return observation, replace(result, timings=timings), result.reason, cleared
-
-    def _break_in_stream(self, last: Observation | None, now: Observation) -> str:
-        """Say why `now` does not continue the stream that the KV cache was made from, or ''."""
-        if last is None:
-            return ''
-        gap_ns = now.t0_ns - last.t0_ns
-        # Ticks that were skipped because inference is slow are no gap in what the sensors saw.
-        if gap_ns > self._max_gap_ns and self._starved:
-            return f'no observation for {gap_ns / 1e9:.2f} s'
-        for before, after in zip(last.frames, now.frames, strict=True):
-            if before.rgb.shape != after.rgb.shape:
-                (height0, width0), (height, width) = before.rgb.shape[:2], after.rgb.shape[:2]
-                return f'camera {after.camera} changed from {width0}x{height0} to {width}x{height}'
-        return ''
 
     def _describe(self, session: Session, request: TickRequest, observation: Observation) -> None:
         def stop() -> bool:
