@@ -15,12 +15,12 @@ from tqdm import tqdm
 from ..message_time import header_ns
 from ..observation.image_decoding import decode_compressed, decode_raw
 from ..pinhole import Pinhole
+from ..planning.figure import DrawnPlan
 from ..types import PlanStatus
 from .bag import BagError, read_messages
 from .overlay_painter import (
     PANEL_HEIGHT,
     VIDEO_WIDTH,
-    DrawnPlan,
     Instant,
     OverlayPainter,
     Shapes,

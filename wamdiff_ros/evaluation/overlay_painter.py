@@ -10,12 +10,19 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ..pinhole import Pinhole
+from ..planning.figure import (
+    COMPACT_CAR,
+    EDGE_RGB,
+    SPEED_RGB,
+    DrawnPlan,
+    Footprint,
+    horizon_bars,
+    speed_rgb,
+)
 from ..types import PlanStatus
 
-VEHICLE_WIDTH_M = 1.8
 VIDEO_WIDTH = 1280
 PANEL_HEIGHT = 104
-MARKED_TIMES_S = (1.0, 2.0, 3.0, 4.0)
 STATUS_RGB = {
     PlanStatus.WAITING: (110, 118, 129),
     PlanStatus.NOMINAL: (35, 134, 54),
@@ -23,25 +30,10 @@ STATUS_RGB = {
     PlanStatus.FALLBACK_STOP: (207, 34, 46),
 }
 FAULT_RGB = (207, 34, 46)
-# Speed [m/s] to colour, from standstill to fast.
-SPEED_STOPS_MPS = (0.0, 4.0, 9.0, 16.0, 30.0)
-SPEED_RGB = ((225, 40, 60), (245, 140, 40), (70, 200, 90), (40, 170, 235), (140, 110, 245))
 INSET_PX = (220, 300)
 INSET_AHEAD_M = 52.0
 # Seen from above, in the order of painting: polygons [K, 2] of the base frame, and colours.
 Shapes = tuple[tuple[np.ndarray, tuple[int, int, int]], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnPlan:
-    """The plan in force, in the base frame of the instant that is shown."""
-
-    status: PlanStatus
-    age_s: float
-    time_s: np.ndarray  # [N], from t0
-    speed_mps: np.ndarray  # [N]
-    positions_base_m: np.ndarray | None  # [N, 3]; None where nobody knows where it lies
-    headings_base: np.ndarray | None  # [N, 3], unit vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +42,7 @@ class Instant:
 
     rgb: np.ndarray  # uint8 [height, width, 3]
     speed_mps: float | None
-    plan: DrawnPlan | None
+    plan: DrawnPlan | None  # the one in force, in the base frame of this instant
     driven_base_m: np.ndarray  # [M, 3], the path of the seconds to come
     description: str
     chips: tuple[str, ...] = ()  # further words in the picture's first line
@@ -70,12 +62,18 @@ def scaled(camera: Pinhole, width: int, height: int) -> Pinhole:
 class OverlayPainter:
     """Paints frames of one video, for a camera in the size of the video's picture."""
 
-    def __init__(self, camera: Pinhole, note: str) -> None:
+    def __init__(
+        self,
+        camera: Pinhole,
+        note: str,
+        footprint: Footprint = COMPACT_CAR,
+    ) -> None:
         self._camera = camera
         self._note = note
+        self._footprint = footprint
         # A panorama may be lower than the inset.
         self._inset_size = INSET_PX[0], max(60, min(INSET_PX[1], camera.height - 32))
-        self._small, self._normal, self._bold = (_font(size) for size in (17, 20, 22))
+        self._small, self._normal, self._bold = (load_font(size) for size in (17, 20, 22))
 
     def paint(self, instant: Instant) -> np.ndarray:
         """Return the frame, uint8 [height + PANEL_HEIGHT, width, 3]."""
@@ -84,7 +82,7 @@ class OverlayPainter:
         picture = cv2.resize(instant.rgb, size, interpolation=cv2.INTER_CUBIC if bigger else
                              cv2.INTER_AREA)  # fmt: skip
         labels = []
-        if instant.plan is not None and instant.plan.positions_base_m is not None:
+        if instant.plan is not None and instant.plan.positions_m is not None:
             labels = self._ribbon(picture, instant)
         self._inset(picture, instant)
         canvas = np.zeros((size[1] + PANEL_HEIGHT, size[0], 3), np.uint8)
@@ -97,8 +95,8 @@ class OverlayPainter:
     # -- the plan in the picture ----------------------------------------------------------------
 
     def _ribbon(self, picture: np.ndarray, instant: Instant) -> list[tuple[tuple, str]]:
-        left, right = _edges(instant.plan)
-        colours = _speed_colours(instant.plan.speed_mps)
+        left, right = instant.plan.edges(self._footprint.width_m)
+        colours = speed_rgb(instant.plan.speed_mps).tolist()
         layer, mask = picture.copy(), np.zeros(picture.shape[:2], np.uint8)
         for i in range(len(left) - 1):
             quad = np.array([left[i], left[i + 1], right[i + 1], right[i]])
@@ -114,14 +112,9 @@ class OverlayPainter:
         alpha = cv2.GaussianBlur(mask[box], (0, 0), 0.8)[..., None] * np.float32(0.5 / 255)
         picture[box] = picture[box] + (layer[box].astype(np.float32) - picture[box]) * alpha
         for edge in (left, right):
-            self._line(picture, edge, (255, 255, 255), 2)
+            self._line(picture, edge, EDGE_RGB[instant.plan.status], 2)
         labels = []
-        for time_s in MARKED_TIMES_S:
-            if time_s > instant.plan.time_s[-1]:
-                continue
-            ends = np.array(
-                [_at_time(instant.plan.time_s, edge, time_s) for edge in (left, right)]
-            )
+        for time_s, ends in horizon_bars(instant.plan, self._footprint.width_m):
             self._line(picture, ends, (255, 255, 255), 3)
             [(u, v)], [depth] = self._camera.project(ends[1:])
             if depth > 0.5 and v < picture.shape[0]:
@@ -160,12 +153,12 @@ class OverlayPainter:
         if len(instant.driven_base_m) >= 2:
             points = pixels(instant.driven_base_m)
             cv2.polylines(box, [points], False, (235, 235, 235), 1, cv2.LINE_AA, 4)
-        if instant.plan is not None and instant.plan.positions_base_m is not None:
-            points = pixels(instant.plan.positions_base_m)
-            colours = _speed_colours(instant.plan.speed_mps)
+        if instant.plan is not None and instant.plan.positions_m is not None:
+            points = pixels(instant.plan.positions_m)
+            colours = speed_rgb(instant.plan.speed_mps).tolist()
             for i in range(len(points) - 1):
                 cv2.polylines(box, [points[i : i + 2]], False, colours[i], 3, cv2.LINE_AA, 4)
-        body = np.array([[3.4, 0.9], [3.4, -0.9], [-1.0, -0.9], [-1.0, 0.9]])
+        body = self._footprint.corners_base_m()
         cv2.fillPoly(box, [pixels(body)], (220, 224, 230), cv2.LINE_AA, 4)
 
     # -- words ----------------------------------------------------------------------------------
@@ -225,22 +218,8 @@ def _wrapped(words: str, font: Any, width_px: float, max_lines: int = 3) -> list
     return [words[:8]]
 
 
-def _edges(plan: DrawnPlan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the left and right edge of the ribbon, [N, 3] each, in base."""
-    side = np.cross([0.0, 0.0, 1.0], plan.headings_base) * (VEHICLE_WIDTH_M / 2)
-    return plan.positions_base_m + side, plan.positions_base_m - side
-
-
-def _at_time(time_s: np.ndarray, points: np.ndarray, at_s: float) -> list[float]:
-    return [float(np.interp(at_s, time_s, axis)) for axis in points.T]
-
-
-def _speed_colours(speed_mps: np.ndarray) -> list[tuple]:
-    channels = [np.interp(speed_mps, SPEED_STOPS_MPS, c) for c in np.array(SPEED_RGB, float).T]
-    return [tuple(float(value) for value in rgb) for rgb in zip(*channels, strict=True)]
-
-
-def _font(size: int) -> Any:
+def load_font(size: int) -> Any:
+    """Return a font of that size in pixels, a plain one where there is nothing better."""
     try:
         return ImageFont.truetype('DejaVuSans.ttf', size)
     except OSError:

@@ -10,12 +10,12 @@ import numpy as np
 from ..evaluation.overlay_painter import (
     PANEL_HEIGHT,
     VIDEO_WIDTH,
-    DrawnPlan,
     Instant,
     OverlayPainter,
     scaled,
 )
 from ..evaluation.video import VideoWriter
+from ..planning.figure import DrawnPlan
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
 from .cameras import CAMERAS
@@ -108,10 +108,8 @@ def _plan(shot: _Shot) -> DrawnPlan | None:
         age_s=shot.publication.age_ns / 1e9,
         time_s=plan.trajectory.time_ns / 1e9,
         speed_mps=plan.trajectory.speed_mps,
-        positions_base_m=np.pad(_to_base(positions_m[:, :2], shot.ego), ((0, 0), (0, 1))),
-        headings_base=np.stack(
-            [np.cos(heading_rad), np.sin(heading_rad), 0 * heading_rad], axis=1
-        ),
+        positions_m=np.pad(_to_base(positions_m[:, :2], shot.ego), ((0, 0), (0, 1))),
+        headings=np.stack([np.cos(heading_rad), np.sin(heading_rad), 0 * heading_rad], axis=1),
     )
 
 
