@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wamdiff_ros.evaluation.comfort import comfortable
 from wamdiff_ros.simulation.expert import Expert
 from wamdiff_ros.simulation.pacing import distance_for, speed_for, stopping
 from wamdiff_ros.simulation.scene import Light
-from wamdiff_ros.simulation.score import comfortable
 from wamdiff_ros.simulation.vehicle import VEHICLE, Control, curvature_of
 from wamdiff_ros.simulation.world import World
 

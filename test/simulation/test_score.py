@@ -7,8 +7,6 @@ from wamdiff_ros.simulation.expert import Expert
 from wamdiff_ros.simulation.score import (
     Drive,
     RouteScore,
-    comfortable,
-    pdm_score,
     share_of_windows,
     summarise,
 )
@@ -79,40 +77,6 @@ def test_the_interval_is_wilsons():
 def test_no_routes_have_no_summary():
     with pytest.raises(ValueError, match='no routes'):
         summarise([])
-
-
-def test_pdms_multiplies_gates_and_averages_the_rest():
-    assert pdm_score(True, True, 1.0, 1.0, 1.0) == 1.0
-    assert pdm_score(True, True, 0.6, 0.8, 0.5) == pytest.approx((3.0 + 4.0 + 1.0) / 12)
-    assert pdm_score(False, True, 1.0, 1.0, 1.0) == 0.0
-    assert pdm_score(True, False, 1.0, 1.0, 1.0) == 0.0
-
-
-def ramp(change_mps2, steps=60):
-    """Speeds from 15 m/s on, with a constant acceleration; the first and last second none."""
-    acceleration = np.zeros(steps)
-    acceleration[10:-10] = change_mps2
-    return 15.0 + np.cumsum(acceleration) * 0.1
-
-
-def test_gentle_driving_is_comfortable():
-    assert comfortable(ramp(0.0), np.full(60, 0.1), 0.1).all()
-    assert comfortable(ramp(0.8), np.zeros(60), 0.1).all()
-
-
-@pytest.mark.parametrize(
-    ('speed_mps', 'yaw_rate_radps'),
-    [
-        (ramp(2.6), np.zeros(60)),  # longitudinal acceleration
-        (ramp(-4.5), np.zeros(60)),
-        (ramp(0.0), np.full(60, 0.35)),  # lateral acceleration 5.25 m/s^2
-        (np.full(60, 1.0), np.full(60, 1.0)),  # yaw rate
-        (np.full(60, 1.0), np.repeat([-0.9, 0.9], 30)),  # yaw acceleration
-        (15.0 + np.sin(np.arange(60) / 2), np.zeros(60)),  # jerk
-    ],
-)
-def test_harsh_driving_is_not_comfortable(speed_mps, yaw_rate_radps):
-    assert not comfortable(speed_mps, yaw_rate_radps, 0.1).all()
 
 
 def test_one_bad_step_costs_its_window_of_four_seconds():

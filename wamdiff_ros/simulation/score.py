@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import savgol_filter
 from scipy.stats import binomtest
 
+from ..evaluation.comfort import comfortable
+from ..evaluation.navsim import TIME_TO_COLLISION_S, pdm_score
 from ..types import PlanStatus
 from .expert import Expert
 from .scene import Body
@@ -22,16 +23,7 @@ from .vehicle import VEHICLE, VehicleState, curvature_of
 from .world import STEP_S, Footprint, World
 
 WINDOW_S = 4.0
-TIME_TO_COLLISION_S = 1.0
 MOVING_MPS = 0.1  # a standing vehicle runs into nobody
-FILTER_SAMPLES = 9  # of the Savitzky-Golay filter, of second order
-# Limits of comfort, low and high.
-LONGITUDINAL_MPS2 = (-4.05, 2.40)
-LATERAL_MPS2 = 4.89
-JERK_MPS3 = 8.37
-LONGITUDINAL_JERK_MPS3 = 4.13
-YAW_RATE_RADPS = 0.95
-YAW_ACCELERATION_RADPS2 = 1.93
 CONFIDENCE = 0.95
 
 
@@ -187,36 +179,6 @@ def _progress(world: World) -> float:
         other.step(expert.control(other))
     pace = world.completion / max(world.time_s, STEP_S)
     return min(pace / (other.completion / other.time_s), 1.0)
-
-
-def pdm_score(
-    no_collision: bool, on_road: bool, progress: float, time_to_collision: float, comfort: float
-) -> float:
-    """Return NC · DAC · (5 EP + 5 TTC + 2 C) / 12."""
-    return no_collision * on_road * (5 * progress + 5 * time_to_collision + 2 * comfort) / 12
-
-
-def comfortable(speed_mps: np.ndarray, yaw_rate_radps: np.ndarray, step_s: float) -> np.ndarray:
-    """Return for every step [N] whether acceleration, jerk and turning are within the limits."""
-    if len(speed_mps) < FILTER_SAMPLES:
-        return np.ones(len(speed_mps), bool)
-
-    def slope(values):
-        return savgol_filter(values, FILTER_SAMPLES, 2, deriv=1, delta=step_s)
-
-    longitudinal = slope(speed_mps)
-    lateral = speed_mps * yaw_rate_radps
-    longitudinal_jerk, lateral_jerk = slope(longitudinal), slope(lateral)
-    low, high = LONGITUDINAL_MPS2
-    return (
-        (low <= longitudinal)
-        & (longitudinal <= high)
-        & (np.abs(lateral) <= LATERAL_MPS2)
-        & (np.hypot(longitudinal_jerk, lateral_jerk) <= JERK_MPS3)
-        & (np.abs(longitudinal_jerk) <= LONGITUDINAL_JERK_MPS3)
-        & (np.abs(yaw_rate_radps) <= YAW_RATE_RADPS)
-        & (np.abs(slope(yaw_rate_radps)) <= YAW_ACCELERATION_RADPS2)
-    )
 
 
 def share_of_windows(kept: np.ndarray, step_s: float = STEP_S) -> float:
