@@ -13,6 +13,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
 from ..message_time import header_ns, nanoseconds
+from ..observation.camera_info import pinhole_of
 from ..pinhole import Pinhole
 from ..types import PlanStatus
 from .bag import BagError, bag_topics, read_messages
@@ -93,11 +94,12 @@ class Timeline:
 
     ego: EgoTrack
     plans: list[PublishedPlan]  # in the order of publication
+    candidates: dict[int, list[PublishedPlan]]  # by t0, the published plan among them
     descriptions: list[tuple[int, str]]  # (published, text)
     statuses: list[Any]  # PlannerStatus messages
     truths: list[tuple[int, dict[str, Any]]]  # (stamp, ground truth) of a simulator
     camera: Pinhole | None  # when the recording holds a CameraInfo of the images
-    image_topic: str
+    image_topic: str  # '' without images
     image_type: str
 
     def plan_at(self, time_ns: int) -> PublishedPlan | None:
@@ -134,21 +136,28 @@ class Timeline:
 
 
 def read_timeline(
-    bag: Path, image_topic: str | None = None, odometry_topic: str = '/odometry'
+    bag: Path,
+    image_topic: str | None = None,
+    odometry_topic: str = '/odometry',
+    needs_images: bool = True,
 ) -> Timeline:
-    """Read a recording of the planner. Raises BagError when it holds no images to look at."""
+    """Read a recording of the planner. Raises BagError when images are needed and it has none."""
     topics = bag_topics(bag)
-    image_topic = image_topic or _only_image_topic(bag, topics)
-    if image_topic not in topics:
+    image_topic = image_topic or (_only_image_topic(bag, topics) if needs_images else '')
+    if image_topic and image_topic not in topics:
         raise BagError(f'{bag}: holds no topic {image_topic}; it has {", ".join(topics)}')
     odometry, plans, descriptions, statuses, infos, transforms = [], [], [], [], [], []
     truths: list[tuple[int, dict[str, Any]]] = []
+    candidates: dict[int, list[PublishedPlan]] = {}
     sinks = {
         'wamdiff_ros/msg/PlannerStatus': statuses.append,
         'wamdiff_ros/msg/SceneDescription': lambda m: descriptions.append(
             (header_ns(m) + nanoseconds(m.age), m.text)
         ),
         TYPE_OF_TRAJECTORY: lambda m: plans.append(_published_plan(m)),
+        'wamdiff_ros/msg/CandidateTrajectories': lambda m: candidates.update(
+            {header_ns(m): [_published_plan(candidate) for candidate in m.candidates]}
+        ),
         'sensor_msgs/msg/CameraInfo': infos.append,
         'tf2_msgs/msg/TFMessage': lambda m: transforms.extend(m.transforms),
     }
@@ -161,8 +170,8 @@ def read_timeline(
         else:
             sinks[type_name](message)
     return Timeline(
-        EgoTrack(odometry), plans, descriptions, statuses, truths, camera_of(infos, transforms),
-        image_topic, topics[image_topic][0],
+        EgoTrack(odometry), plans, candidates, descriptions, statuses, truths,
+        _camera(infos, transforms), image_topic, topics[image_topic][0] if image_topic else '',
     )  # fmt: skip
 
 
@@ -177,23 +186,11 @@ def read_camera(bag: Path) -> Pinhole | None:
             infos.append(message)
         else:
             transforms.extend(message.transforms)
-    return camera_of(infos, transforms)
+    return _camera(infos, transforms)
 
 
-def camera_of(infos: list[Any], transforms: list[Any]) -> Pinhole | None:
-    """Return the camera of the first CameraInfo; without its transform it looks level ahead."""
-    if not infos:
-        return None
-    info = infos[0]
-    default = Pinhole.level(info.width, info.height)
-    rotation, position = default.rotation_base, default.position_base_m
-    for stamped in transforms:
-        if stamped.child_frame_id == info.header.frame_id:
-            q, t = stamped.transform.rotation, stamped.transform.translation
-            rotation = Rotation.from_quat([q.x, q.y, q.z, q.w]).as_matrix()
-            position = np.array([t.x, t.y, t.z])
-    fx, _, cx, _, fy, cy = info.k[:6]
-    return Pinhole(info.width, info.height, fx, fy, cx, cy, rotation, position)
+def _camera(infos: list[Any], transforms: list[Any]) -> Pinhole | None:
+    return pinhole_of(infos[0], transforms) if infos else None
 
 
 def _stamped_truth(bag: Path, data: str) -> tuple[int, dict[str, Any]]:
