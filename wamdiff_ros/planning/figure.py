@@ -32,7 +32,7 @@ STRIPE_M = 2.0  # a plan that is held is striped
 STANDING_MPS = 0.05
 RIBBON_LIFT_M, LINE_LIFT_M = 0.02, 0.05  # above the ground, or a grid in it shines through
 MARK_SPACING_M = 1.0  # marks nearer to the last one are left out
-WORDS_AT_M = (-5.0, 0.0, 10.0)  # from where the plan begins: beside it from behind and from above
+WORDS_AT_M = (-6.0, 0.0, 1.5)  # behind the vehicle, where they hide nothing
 TEXT_COLUMNS, TEXT_LINES = 48, 5
 
 
@@ -230,7 +230,7 @@ def _vehicle(plan: DrawnPlan, footprint: Footprint) -> Shape:
 
 
 def _words(plan: DrawnPlan, reason: str, description: str) -> Shape:
-    """Return status, age, speed, the reason and the newest description, above the vehicle."""
+    """Return status, age, speed, the reason and the newest description."""
     lines = [f'{plan.status.name.replace("_", " ")}   {plan.age_s:.2f} s old']
     place = np.zeros((0, 3))
     if len(plan.time_s):
@@ -239,7 +239,7 @@ def _words(plan: DrawnPlan, reason: str, description: str) -> Shape:
     for words in (reason, description):
         lines += textwrap.wrap(words, TEXT_COLUMNS, max_lines=TEXT_LINES, placeholder=' …')
     rgb = np.array([EDGE_RGB[plan.status]] * len(place), float).reshape(-1, 3)
-    return Shape('words', 0, Kind.TEXT, place, rgb, 1.0, 0.5, '\n'.join(lines))
+    return Shape('words', 0, Kind.TEXT, place, rgb, 1.0, 0.4, '\n'.join(lines))
 
 
 def _from_start(plan: DrawnPlan, points_m: np.ndarray) -> np.ndarray:
