@@ -130,6 +130,22 @@ class Parameters:
     description_max_tokens: int = _parameter(
         64, 'Longest scene description [tokens].', low=1, high=1024
     )
+    overlay_rate_hz: float = _parameter(
+        0.0,
+        "Rate of ~/overlay, the plan painted into the first camera's picture [Hz]; 0 turns it "
+        'off, 2 is plenty: it takes time from the cores of the planner.',
+        low=0.0,
+        high=10.0,
+    )
+    vehicle_length_m: float = _parameter(
+        4.6, "Length of the vehicle's footprint, for the pictures [m].", low=0.1, high=50.0
+    )
+    vehicle_width_m: float = _parameter(
+        1.85, "Width of the vehicle's footprint, for the pictures [m].", low=0.1, high=10.0
+    )
+    vehicle_rear_overhang_m: float = _parameter(
+        0.9, 'From the origin of base_link to the rear bumper [m].', low=0.0, high=50.0
+    )
     # -- the model ------------------------------------------------------------------------------
     model_dir: str = _parameter(
         '', 'Checkpoint folder in Hugging Face layout; empty takes the bundled nano checkpoint.'

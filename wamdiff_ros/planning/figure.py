@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from ..parameters import Parameters
 from ..types import EgoState, PlanStatus
 from .publication import Publication
 from .trajectory import to_fixed
@@ -62,9 +63,18 @@ class Shape:
 class Footprint:
     """The vehicle's outline around the origin of the base frame, the middle of the rear axle."""
 
-    length_m: float = 4.6
-    width_m: float = 1.85
-    rear_overhang_m: float = 0.9
+    length_m: float
+    width_m: float
+    rear_overhang_m: float
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> 'Footprint':
+        """Return the footprint that the parameters describe."""
+        return cls(
+            parameters.vehicle_length_m,
+            parameters.vehicle_width_m,
+            parameters.vehicle_rear_overhang_m,
+        )
 
     def corners_base_m(self) -> np.ndarray:
         """Return [4, 3]: front left, front right, rear right, rear left, on the ground."""
@@ -80,7 +90,7 @@ class Footprint:
         )
 
 
-COMPACT_CAR = Footprint()
+COMPACT_CAR = Footprint.of(Parameters())
 
 
 @dataclass(frozen=True, eq=False)
