@@ -81,7 +81,7 @@ class PlannerProcess:
 class Bench:
     """Publishes camera and odometry, hears all of the planner's topics, calls its services."""
 
-    def __init__(self, simulated=False, jpeg=False):
+    def __init__(self, simulated=False, jpeg=False, start_ns=None):
         self.context = rclpy.Context()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('bench', context=self.context)
@@ -116,6 +116,9 @@ class Bench:
         self.simulated = simulated
         self.sim_runs = simulated
         self._sim_time_ns, self._sim_leaps_ns = 1_000_000_000_000, deque()
+        self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
+        self._pictures = 0
+        self.told = deque(maxlen=4000)  # (stamp [ns], x [m], y [m]) of published odometry
         self.restore()
         self._executor = SingleThreadedExecutor(context=self.context)
         self._executor.add_node(self.node)
@@ -132,6 +135,8 @@ class Bench:
         self.encoding = 'rgb8'
         self.base_frame = 'base_link'
         self.odometry_ahead_ns = 0  # of the clock that frames are stamped with
+        # From a message to the messages that are published in its place.
+        self.alter_frame = self.alter_odometry = lambda message: [message]
 
     def close(self):
         self._ending = True
@@ -238,30 +243,39 @@ class Bench:
     def now_ns(self):
         return self._sim_time_ns if self.simulated else time.time_ns()
 
+    def position_m(self, stamp_ns):
+        """How far ahead of the origin the vehicle is then."""
+        return SPEED_MPS * (stamp_ns - self.start_ns) / 1e9
+
     def publish_frame(self, stamp_ns):
         width, height = self.frame_size
-        pixels = np.full((height, width, 3), 90, np.uint8)
+        self._pictures += 1  # a picture that never changes is a frozen camera
+        pixels = np.full((height, width, 3), self._pictures % 256, np.uint8)
         if self.jpeg:
             message = CompressedImage(format='jpeg')
             message.data = cv2.imencode('.jpg', pixels)[1].tobytes()
         else:
             message = Image(width=width, height=height, step=width * 3, encoding=self.encoding)
             message.data = pixels.tobytes()
-        message.header.stamp = _time(stamp_ns)
+        message.header.stamp = time_message(stamp_ns)
         self.frame_stamps_ns.add(stamp_ns)
-        self._camera.publish(message)
+        for altered in self.alter_frame(message):
+            self._camera.publish(altered)
         if self._side_camera is not None:
             self._side_camera.publish(message)
 
     def publish_odometry(self, stamp_ns):
         message = Odometry(child_frame_id=self.base_frame)
         message.header.frame_id = 'odom'
-        message.header.stamp = _time(stamp_ns)
+        message.header.stamp = time_message(stamp_ns)
         self.odometry_stamps_ns.add(stamp_ns)
-        message.pose.pose.position.x = SPEED_MPS * (stamp_ns % 10**12) / 1e9
+        message.pose.pose.position.x = self.position_m(stamp_ns)
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
-        self._odometry.publish(message)
+        for altered in self.alter_odometry(message):
+            position = altered.pose.pose.position
+            self.told.append((time_ns(altered.header.stamp), position.x, position.y))
+            self._odometry.publish(altered)
         if self.acceleration is not None:
             measured = AccelWithCovarianceStamped(header=message.header)
             measured.accel.accel.linear.x, measured.accel.accel.linear.y = self.acceleration
@@ -286,7 +300,7 @@ class Bench:
             if self.simulated and self.sim_runs:
                 leap_ns = self._sim_leaps_ns.popleft() if self._sim_leaps_ns else 0
                 self._sim_time_ns += round(step_s * 1e9) + leap_ns
-                self._clock.publish(ClockMsg(clock=_time(self._sim_time_ns)))
+                self._clock.publish(ClockMsg(clock=time_message(self._sim_time_ns)))
             running = self.sim_runs or not self.simulated
             if self.odometry_on and running:
                 self.publish_odometry(self.now_ns() + self.odometry_ahead_ns)
@@ -301,7 +315,8 @@ class Bench:
             self._executor.spin()
 
 
-def _time(ns):
+def time_message(ns):
+    """Return nanoseconds as a message."""
     return Time(sec=ns // 10**9, nanosec=ns % 10**9)
 
 

@@ -19,6 +19,16 @@ OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.E
         (Health('configuring', progress='12 %'), WARN, 'loading the model: 12 %'),
         (Health('inactive'), OK, 'inactive'),
         (Health('active', reason='no frame'), WARN, 'WAITING: no frame'),
+        (
+            Health('active', status=PlanStatus.WAITING, reason='no frame'),
+            WARN,
+            'WAITING: no frame',
+        ),
+        (
+            Health('active', status=PlanStatus.WAITING, reason='no frame', lost=True),
+            ERROR,
+            'LOST: no frame',
+        ),
         (Health('active', status=PlanStatus.NOMINAL), OK, 'planning'),
         (Health('active', status=PlanStatus.HELD, reason='late'), WARN, 'HELD: late'),
         (

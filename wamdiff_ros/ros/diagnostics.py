@@ -26,6 +26,7 @@ class Health:
     status: PlanStatus | None = None  # of the newest tick
     reason: str = ''  # of the newest tick
     stalled: str = ''  # why there are no ticks
+    lost: bool = False  # there was a plan, and for longer than a plan lives there has been none
     input_errors: tuple[str, ...] = ()  # e.g. incompatible QoS, unknown encodings
     values: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,6 +47,8 @@ def verdict(health: Health) -> tuple[bytes, str]:
         return DiagnosticStatus.WARN, health.stalled
     if health.status is PlanStatus.FALLBACK_STOP:
         return DiagnosticStatus.ERROR, f'FALLBACK_STOP: {health.reason}'
+    if health.status is PlanStatus.WAITING and health.lost:
+        return DiagnosticStatus.ERROR, f'LOST: {health.reason}'
     if health.status in (None, PlanStatus.WAITING):
         return DiagnosticStatus.WARN, f'WAITING: {health.reason or "no tick yet"}'
     if health.status is PlanStatus.HELD:

@@ -21,6 +21,7 @@ from .inference_thread import InferenceThread, Session
 from .outputs import Outputs
 from .parameter_server import ParameterServer
 from .planning_loop import PlanningLoop
+from .process_figures import process_figures
 from .sensors import Sensors
 from .transitions import Transitions
 
@@ -209,6 +210,7 @@ class PlannerNode(LifecycleNode):
             error=self._error,
             progress='' if inference is None else inference.progress,
             enabled=self._enabled,
+            values=process_figures(),
         )
         loop, sensors = self._loop, self._sensors
         if loop is None or sensors is None:
@@ -218,12 +220,14 @@ class PlannerNode(LifecycleNode):
             status=loop.status,
             reason=loop.reason,
             stalled=loop.stalled(),
+            lost=loop.lost(),
             input_errors=sensors.current_complaints(),
             values={
                 'backend': self._outputs.backend,
                 'model': self._outputs.model,
                 **loop.describe(),
                 **sensors.describe(),
+                **health.values,
             },
         )
 

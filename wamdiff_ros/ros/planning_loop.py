@@ -67,6 +67,7 @@ class PlanningLoop:
         self._skipped = False  # the pending tick found inference busy
         self._epoch = 0  # outcomes from before the newest reset are not used
         self._tick_steady_s = time.monotonic()
+        self._plan_steady_s: float | None = None  # when a plan was last published
         self._policy = PublicationPolicy(parameters)
         self._newest_result: PlanningResult | None = None
         self._cleared = ''  # why the stream was reset, until there is a plan again
@@ -101,6 +102,7 @@ class PlanningLoop:
         """Pause or resume planning; a pause drops the plan, the status goes on."""
         if enabled != self._enabled:
             self._enabled = enabled
+            self._plan_steady_s = None
             self._forget()
 
     def reset(self, reason: str) -> None:
@@ -126,6 +128,12 @@ class PlanningLoop:
         if self._clock.ros_time_is_active:
             return f'simulated time has stood still for {silent_s:.0f} s; is /clock published?'
         return f'no tick for {silent_s:.0f} s'
+
+    def lost(self) -> bool:
+        """Whether there was a plan once, and none for longer than a plan lives."""
+        if self._plan_steady_s is None:
+            return False
+        return time.monotonic() - self._plan_steady_s > self._parameters.max_plan_age_s
 
     def describe(self) -> dict[str, str]:
         """Return counters and latencies for diagnostics."""
@@ -222,6 +230,8 @@ class PlanningLoop:
         publication = self._policy.decide(request.tick, now_ns, ego, self._why_not())
         if publication.status is PlanStatus.NOMINAL:
             self._cleared = ''
+        if publication.status in (PlanStatus.NOMINAL, PlanStatus.HELD):
+            self._plan_steady_s = time.monotonic()
         reason = publication.reason
         if publication.status is PlanStatus.WAITING and self._cleared:
             reason = f'{reason} (stream reset: {self._cleared})'

@@ -6,6 +6,7 @@ camera topic carries, and whether any publisher's QoS or type keeps messages fro
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from geometry_msgs.msg import AccelWithCovarianceStamped
@@ -53,7 +54,7 @@ class Sensors:
         self._synchronizer = synchronizer
         self._reset = reset
         self.rates = {name: RateMeter() for name in (*(c.name for c in cameras), 'odometry')}
-        self.complaints = 0
+        self.complaints: Counter[tuple[str, str]] = Counter()  # by topic and kind
         self._complaints: dict[tuple[str, str], tuple[int, str]] = {}  # when and what was said
         self._obstacles: list[str] = []  # in the graph, as of the last poll
         self._undecodable = {camera.name: 0 for camera in cameras}
@@ -126,7 +127,9 @@ class Sensors:
             values[f'{camera.name}.skew_s'] = skew
         counters = self._synchronizer.counters()
         values.update({key: str(value) for key, value in counters.items()})
-        values['complaints'] = str(self.complaints)
+        values['complaints'] = str(self.complaints.total())
+        for (topic, kind), count in self.complaints.items():
+            values[f'complaints.{topic}.{kind}'] = str(count)
         values['command'] = self._synchronizer.command.value
         return values
 
@@ -242,7 +245,7 @@ class Sensors:
 
     def _complain(self, topic: str, kind: str, reason: str) -> None:
         """Count, show in diagnostics, and log once in five seconds per topic and kind."""
-        self.complaints += 1
+        self.complaints[topic, kind] += 1
         now_ns = time.monotonic_ns()
         said_ns, _ = self._complaints.get((topic, kind), (-COMPLAINT_PERIOD_NS, ''))
         if now_ns - said_ns >= COMPLAINT_PERIOD_NS:
