@@ -1,5 +1,6 @@
 """ROS messages from and to the nouns of `types`. Times stay integer nanoseconds throughout."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from builtin_interfaces.msg import Duration, Time
@@ -8,6 +9,7 @@ from nav_msgs.msg import Path
 from std_msgs.msg import Header
 
 from wamdiff_ros.msg import (
+    CandidateTrajectories,
     NavigationCommand,
     PlannedTrajectory,
     SceneSection,
@@ -24,9 +26,10 @@ from ..observation.messages import (  # noqa: F401 - the other direction, for th
     encoded_raw,
     stamp_ns,
 )
+from ..planning.fallback import StopPlan
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
-from ..types import Command, EgoState, PlanStatus, SceneDescription, StageTimings
+from ..types import Command, EgoState, Plan, PlanStatus, SceneDescription, StageTimings
 
 _COMMANDS = {
     Command.STRAIGHT: NavigationCommand.STRAIGHT,
@@ -71,11 +74,8 @@ def planned_trajectory(
     Poses are in the odometry's fixed frame, or in the base frame at t0.
     """
     plan = publication.plan
-    trajectory, ego = plan.trajectory, plan.ego
-    if in_fixed_frame:
-        frame, pose_of_base = ego.fixed_frame, ego
-    else:
-        frame, pose_of_base = ego.base_frame, _at_origin(ego)
+    trajectory = plan.trajectory
+    frame, pose_of_base = plan_frame(plan, in_fixed_frame)
     positions_m, quaternions = to_fixed(trajectory, pose_of_base)
     columns = zip(
         trajectory.time_ns.tolist(),
@@ -113,8 +113,26 @@ def planned_trajectory(
     )
 
 
-def _at_origin(ego: EgoState) -> EgoState:
-    return replace(ego, position_fixed_m=(0.0, 0.0, 0.0), orientation_xyzw=(0.0, 0.0, 0.0, 1.0))
+def plan_frame(plan: Plan | StopPlan, in_fixed_frame: bool) -> tuple[str, EgoState]:
+    """Return the frame that a plan is published in, and the pose of the plan's base there."""
+    ego = plan.ego
+    if in_fixed_frame:
+        return ego.fixed_frame, ego
+    origin = replace(ego, position_fixed_m=(0.0, 0.0, 0.0), orientation_xyzw=(0.0, 0.0, 0.0, 1.0))
+    return ego.base_frame, origin
+
+
+def candidate_trajectories(
+    publication: Publication, candidates: Sequence[Plan], sequence: int, in_fixed_frame: bool
+) -> CandidateTrajectories:
+    """Return the published plan, first, and the tick's other plans beside it."""
+    messages = [
+        planned_trajectory(replace(publication, plan=plan), sequence, in_fixed_frame)
+        for plan in (publication.plan, *candidates)
+    ]
+    for index, message in enumerate(messages):
+        message.candidate_index = index
+    return CandidateTrajectories(header=messages[0].header, selected_index=0, candidates=messages)
 
 
 def path(trajectory: PlannedTrajectory) -> Path:

@@ -16,6 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Camera, ParameterError, Parameters
+from .camera_overlay import CameraOverlay
 from .diagnostics import Health, diagnostic_array
 from .inference_thread import InferenceThread, Session
 from .outputs import Outputs
@@ -47,6 +48,7 @@ class PlannerNode(LifecycleNode):
         self._inference: InferenceThread | None = None
         self._outputs: Outputs | None = None
         self._sensors: Sensors | None = None
+        self._overlay: CameraOverlay | None = None
         self._loop: PlanningLoop | None = None
         self._enabled = True
         self._error = ''  # why the last transition failed
@@ -115,7 +117,7 @@ class PlannerNode(LifecycleNode):
             self._release()
             raise
         self.get_logger().info(f'loaded {model}, running on {backend}')
-        self._outputs = Outputs(self, parameters.trajectory_frame, backend, model)
+        self._outputs = Outputs(self, parameters, backend, model)
 
     def _check_topic(self, camera: Camera) -> None:
         try:
@@ -141,8 +143,13 @@ class PlannerNode(LifecycleNode):
             self, self._configuration, synchronizer, self._inference, self._outputs, self._enabled
         )
         self._sensors = Sensors(self, self._configuration, synchronizer, self._loop.reset)
+        if self._configuration.overlay_rate_hz > 0:
+            self._overlay = CameraOverlay(self, self._configuration, synchronizer, self._outputs)
 
     def _stop_planning(self) -> None:
+        if self._overlay is not None:
+            self._overlay.destroy()
+            self._overlay = None
         if self._loop is not None:
             self._loop.stop()
             self._loop = None
@@ -198,6 +205,8 @@ class PlannerNode(LifecycleNode):
         if self._watches % WATCHES_PER_SECOND == 0:
             if self._sensors is not None:
                 self._sensors.poll()
+            if self._overlay is not None:
+                self._overlay.poll()
             stamp = self.get_clock().now().to_msg()
             self._diagnostics.publish(
                 diagnostic_array(stamp, self.get_fully_qualified_name(), self._health())
@@ -225,6 +234,7 @@ class PlannerNode(LifecycleNode):
             values={
                 'backend': self._outputs.backend,
                 'model': self._outputs.model,
+                **self._outputs.describe(),
                 **loop.describe(),
                 **sensors.describe(),
                 **health.values,
