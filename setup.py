@@ -113,6 +113,7 @@ setup(
     entry_points={'console_scripts': ['wamdiff = wamdiff_ros.cli:main']},
     # Names and least versions only, so that the torch of a vehicle's computer can stay.
     install_requires=[
+        'backports.zstd',
         'numpy',
         'opencv-python-headless',
         'pillow',

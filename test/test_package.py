@@ -18,7 +18,12 @@ CMAKE = (ROOT / 'CMakeLists.txt').read_text()
 REQUIREMENTS = sorted(path.stem for path in (ROOT / 'requirements').glob('*.txt'))
 MESSAGES = sorted((ROOT / 'msg').glob('*.msg'))
 # Import name -> name in the requirements, where the two differ.
-DISTRIBUTIONS = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml'}
+DISTRIBUTIONS = {
+    'backports': 'backports.zstd',
+    'cv2': 'opencv-python-headless',
+    'PIL': 'pillow',
+    'yaml': 'pyyaml',
+}
 # Import name -> rosdep key of a package that a ROS installation brings.
 ROSDEP_KEYS = {
     'PIL': 'python3-pil',

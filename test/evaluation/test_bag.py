@@ -83,7 +83,7 @@ def test_an_unknown_type_is_refused_by_name(tmp_path):
     ('make', 'words'),
     [
         (lambda path: None, 'no such bag'),
-        (lambda path: path.mkdir(), 'no metadata.yaml'),
+        (lambda path: path.mkdir(), 'neither metadata.yaml nor'),
         (lambda path: (path.mkdir(), (path / 'metadata.yaml').write_text('[}')), 'cannot be read'),
     ],
 )

@@ -6,36 +6,47 @@ their fields are named as in the .msg files.
 
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import ExitStack
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from rosbags.highlevel import AnyReader, AnyReaderError
+from backports import zstd
+from rosbags.interfaces import Connection, MessageDefinition, MessageDefinitionFormat
 from rosbags.rosbag2 import (
     CompressionFormat,
     CompressionMode,
-    ReaderError,
+    Reader,
     StoragePlugin,
     Writer,
     WriterError,
 )
-from rosbags.typesys import Stores, TypesysError, get_types_from_msg, get_typestore
+from rosbags.rosbag2.storage_mcap import McapReader
+from rosbags.serde import SerdeError
+from rosbags.typesys import (
+    Stores,
+    TypesysError,
+    get_types_from_idl,
+    get_types_from_msg,
+    get_typestore,
+)
 from rosbags.typesys.store import Typestore
 
 from ..share import share_path
+from .bag_files import BagError, opened_storage, storage_files
 
 RESERVE_BYTES = 32_000_000  # room that is left on the disk so that a bag can still be finished
-
-
-class BagError(RuntimeError):
-    """A bag cannot be read or written; the message names the file and the remedy."""
+ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
 
 @cache
-def typestore() -> Typestore:
-    """Return the ROS 2 message types together with wamdiff_ros/msg/*."""
-    store = get_typestore(Stores.ROS2_JAZZY)
+def typestore(distribution: str = '') -> Typestore:
+    """Return the ROS 2 message types together with wamdiff_ros/msg/*.
+
+    Of the distribution, 'humble', or of Jazzy where that is none that `rosbags` knows.
+    """
+    names = {store.value: store for store in Stores}
+    store = get_typestore(names.get(f'ros2_{distribution}', Stores.ROS2_JAZZY))
     types: dict = {}
     for path in sorted(share_path('msg').glob('*.msg')):
         types.update(get_types_from_msg(path.read_text('utf8'), f'wamdiff_ros/msg/{path.stem}'))
@@ -118,65 +129,164 @@ class BagWriter:
             )
 
 
+class BagReader:
+    """Reads a bag, to be used as a context manager; one that is not finished as far as it goes.
+
+    `topics` is {topic: (type name, number of messages)}; `notes` says what is odd about the bag,
+    in sentences. Definitions that are in the bag count; without any (sqlite3 of ROS 2 Humble)
+    those of the distribution that it names apply, or else Jazzy's. Methods raise BagError.
+    """
+
+    def __init__(self, bag: Path | str) -> None:
+        self.path = Path(bag)
+        self._stack = ExitStack()
+        self._readers: list[Reader] = []
+        self._stores: dict[str, Typestore] = {}
+        files, self._distribution, self.notes = storage_files(self.path)
+        try:
+            for file in files:
+                reader, note = self._stack.enter_context(opened_storage(file))
+                self._readers.append(reader)
+                self.notes += [note] if note else []
+        except BaseException:
+            self.close()
+            raise
+        self.topics: dict[str, tuple[str, int]] = {}
+        for connection in self._connections():
+            _, count = self.topics.get(connection.topic, ('', 0))
+            self.topics[connection.topic] = (connection.msgtype, count + connection.msgcount)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._stack.close()
+
+    def __enter__(self) -> 'BagReader':
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def duration_ns(self) -> int:
+        """Time from the first to the last message, by the bag's clock."""
+        times = [(r.start_time, r.end_time) for r in self._readers if r.message_count]
+        if not times:
+            return 0
+        return max(0, max(end for _, end in times) - min(start for start, _ in times) - 1)
+
+    def serialised(
+        self, topics: Collection[str] | None = None
+    ) -> Iterator[tuple[str, str, int, bytes]]:
+        """Yield (topic, type name, bag time [ns], CDR) in the bag's order; None: all topics."""
+        for reader in self._readers:
+            chosen = [c for c in reader.connections if topics is None or c.topic in topics]
+            if not chosen:  # an empty list would mean "all" to the reader
+                continue
+            messages = _messages_of(reader, chosen)
+            while True:
+                try:
+                    connection, stamp_ns, data = next(messages)
+                    # Compressed message by message; CDR begins with a zero.
+                    cdr = zstd.decompress(data) if bytes(data[:4]) == ZSTD_MAGIC else bytes(data)
+                except StopIteration:
+                    break
+                except Exception as error:  # decompressors and the database have their own
+                    raise BagError(
+                        f'{reader.path}: is damaged, it cannot be read on from here ({error})'
+                    ) from error
+                yield connection.topic, connection.msgtype, stamp_ns, cdr
+
+    def messages(
+        self, topics: Collection[str] | None = None
+    ) -> Iterator[tuple[str, str, int, Any]]:
+        """Yield like `serialised`, with the message in place of its bytes."""
+        for topic, type_name, stamp_ns, cdr in self.serialised(topics):
+            yield topic, type_name, stamp_ns, self.deserialise(topic, type_name, cdr)
+
+    def deserialise(self, topic: str, type_name: str, cdr: bytes) -> Any:
+        """Return the message."""
+        if type_name not in self._stores:
+            self._stores[type_name] = self._store_of(topic, type_name)
+        try:
+            return self._stores[type_name].deserialize_cdr(cdr, type_name)
+        except SerdeError as error:
+            raise BagError(
+                f'{self.path}: a {type_name} on {topic} is corrupt ({error})'
+            ) from error
+
+    def _connections(self) -> Iterator[Connection]:
+        for reader in self._readers:
+            yield from reader.connections
+
+    def _store_of(self, topic: str, type_name: str) -> Typestore:
+        for connection in self._connections():
+            if connection.msgtype == type_name and connection.msgdef.data:
+                try:
+                    return _defined_store(connection.msgdef, type_name)
+                except TypesysError as error:
+                    raise BagError(
+                        f'{self.path}: the definition of {type_name} cannot be read ({error})'
+                    ) from error
+        store = typestore(self._distribution)
+        if type_name not in store.fielddefs:
+            raise BagError(
+                f'{self.path}: {topic} carries {type_name}, which is defined neither in the bag '
+                f'nor in ROS 2 {self._distribution or "jazzy"}; record it as mcap, which holds '
+                'the definitions, or leave the topic out'
+            )
+        return store
+
+
 def read_messages(
     bag: Path | str, topics: Collection[str] | None = None
 ) -> Iterator[tuple[str, str, int, Any]]:
-    """Yield (topic, type name, bag time [ns], message) in the order of the bag's time.
+    """Yield (topic, type name, bag time [ns], message) in the bag's order. Raises BagError.
 
-    `topics` restricts to these; None reads all. Raises BagError.
+    `topics` restricts to these; None reads all.
     """
-    with _opened(bag) as reader:
-        for connection, stamp_ns, cdr in _chosen_messages(reader, topics):
-            message = reader.deserialize(cdr, connection.msgtype)
-            yield connection.topic, connection.msgtype, stamp_ns, message
+    with BagReader(bag) as reader:
+        yield from reader.messages(topics)
 
 
 def read_serialised(
     bag: Path | str, topics: Collection[str] | None = None
 ) -> Iterator[tuple[str, str, int, bytes]]:
     """Yield like `read_messages`, with the CDR bytes in place of the message."""
-    with _opened(bag) as reader:
-        for connection, stamp_ns, cdr in _chosen_messages(reader, topics):
-            yield connection.topic, connection.msgtype, stamp_ns, bytes(cdr)
+    with BagReader(bag) as reader:
+        yield from reader.serialised(topics)
 
 
 def bag_topics(bag: Path | str) -> dict[str, tuple[str, int]]:
     """Return {topic: (type name, number of messages)} of the bag. Raises BagError."""
-    topics: dict[str, tuple[str, int]] = {}
-    with _opened(bag) as reader:
-        for connection in reader.connections:
-            _, count = topics.get(connection.topic, ('', 0))
-            topics[connection.topic] = (connection.msgtype, count + connection.msgcount)
-    return topics
+    with BagReader(bag) as reader:
+        return reader.topics
 
 
 def bag_duration_ns(bag: Path | str) -> int:
     """Return the time from the first to the last message. Raises BagError."""
-    with _opened(bag) as reader:
-        return max(0, reader.duration - 1) if reader.message_count else 0
+    with BagReader(bag) as reader:
+        return reader.duration_ns
 
 
-def _chosen_messages(reader: AnyReader, topics: Collection[str] | None) -> Iterator[tuple]:
-    chosen = [c for c in reader.connections if topics is None or c.topic in topics]
-    if chosen:  # an empty list would mean "all" to the reader
-        yield from reader.messages(chosen)
+def _messages_of(reader: Reader, connections: list[Connection]) -> Iterator[tuple]:
+    storage = reader.storage
+    if isinstance(storage, McapReader) and not storage.chunks:
+        # Without an index, `messages` would insist on the order of time.
+        return storage.messages_scan(connections)
+    return reader.messages(connections)
 
 
-@contextmanager
-def _opened(bag: Path | str) -> Iterator[AnyReader]:
-    path = Path(bag)
-    if not path.exists():
-        raise BagError(f'{path}: no such bag')
-    if path.suffix == '.bag':
-        raise BagError(f'{path}: is a ROS 1 bag; convert it first with `rosbags-convert`')
-    if path.is_dir() and not (path / 'metadata.yaml').exists():
-        raise BagError(
-            f'{path}: holds no metadata.yaml, so it is not a finished rosbag2 recording; '
-            f'`ros2 bag reindex {path}` can repair one'
-        )
-    try:
-        # Without definitions in the bag (sqlite3 of ROS 2 Humble) the default types apply.
-        with AnyReader([path], default_typestore=typestore()) as reader:
-            yield reader
-    except (AnyReaderError, ReaderError, OSError) as error:
-        raise BagError(f'{path}: cannot be read ({error})') from error
+@lru_cache(maxsize=256)  # reading a definition takes longer than a thousand messages
+def _defined_store(definition: MessageDefinition, type_name: str) -> Typestore:
+    """Return the type as a bag defines it, and those in it."""
+    types: dict = {}
+    if definition.format is MessageDefinitionFormat.MSG:
+        types = get_types_from_msg(definition.data, type_name)
+    else:
+        for part in definition.data.split('=' * 80 + '\n'):
+            text = part.partition('\n')[2] if part.startswith('IDL: ') else part
+            if text.strip():
+                types.update(get_types_from_idl(text))
+    store = get_typestore(Stores.EMPTY)
+    store.register(types)
+    return store

@@ -14,7 +14,7 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from ..evaluation import sources
-from ..evaluation.bag import bag_duration_ns, bag_topics, read_serialised
+from ..evaluation.bag import BagReader, read_serialised
 from ..evaluation.sources import SourceError
 from ..message_time import header_ns
 from ..types import EgoState
@@ -44,8 +44,9 @@ class Source:
 
 def bag_source(bag: Path, topics: Collection[str] | None = None, raw: bool = False) -> Source:
     """Return the bag's messages; without `topics`, all but a planner's own. Raises BagError."""
-    types, notes = {}, []
-    available = bag_topics(bag)
+    types: dict[str, type] = {}
+    with BagReader(bag) as reader:
+        available, notes, duration_ns = reader.topics, reader.notes, reader.duration_ns
     for topic in topics or ():
         if topic not in available:
             raise SourceError(f'{bag}: holds no topic {topic}; it has {", ".join(available)}')
@@ -70,7 +71,7 @@ def bag_source(bag: Path, topics: Collection[str] | None = None, raw: bool = Fal
             yield topic, time_ns + (offset_ns or 0), message
 
     published = {t: Image if raw and c is CompressedImage else c for t, c in types.items()}
-    return Source(published, messages, tuple(notes), bag_duration_ns(bag))
+    return Source(published, messages, tuple(notes), duration_ns)
 
 
 def video_source(path: Path, ego: Iterable[EgoState], raw: bool = False) -> Source:
