@@ -142,18 +142,31 @@ class VisionTower(nn.Module):
         time, height, width = grid
         if time != 1 or patches.shape[1] != height * width:
             raise ValueError(f'{patches.shape[1]} patches do not fill a grid of {grid}')
+        return self.encode(patches, *self.tables(height, width), attention)
+
+    def tables(self, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return what depends on the grid alone: position [p, hidden], cos and sin [p, d]."""
         config = self.config
-        x = self.patch_embed(patches.to(self.pos_embed.weight.dtype))
-        x = x + self.position_embedding(height, width)
         angles = axial_angles(
             height, width, config.spatial_merge_size, config.hidden_size // config.num_heads
-        ).to(x.device)
-        cos, sin = angles.cos(), angles.sin()
+        ).to(self.pos_embed.weight.device)
+        return self.position_embedding(height, width), angles.cos(), angles.sin()
+
+    def encode(
+        self,
+        patches: torch.Tensor,
+        position: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        attention: Attention = nn.functional.scaled_dot_product_attention,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Encode patches [n, p, dim] of images that have these `tables`; see forward."""
+        x = self.patch_embed(patches.to(self.pos_embed.weight.dtype)) + position
         deepstack = []
         for index, block in enumerate(self.blocks):
             x = block(x, cos, sin, attention)
             # The reference takes mergers in the order of the list, one per listed layer.
-            if index in config.deepstack_layers:
-                merger = config.deepstack_layers.index(index)
+            if index in self.config.deepstack_layers:
+                merger = self.config.deepstack_layers.index(index)
                 deepstack.append(self.deepstack_merger_list[merger](x))
         return self.merger(x), deepstack
