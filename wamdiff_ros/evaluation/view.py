@@ -1,0 +1,140 @@
+"""Draw a recording's plans as RViz shows them, without RViz: from behind and from above.
+
+    wamdiff view demo_output/run_001/bag --out pictures
+    wamdiff view BAG --out pictures --start 12.5 --duration 2 --every 0.1
+
+One PNG per instant, named after the seconds since the first plan: the plan in force, the tick's
+other candidates where they were recorded, the vehicle, and what the planner said.
+Exit codes: 0 done, 1 it failed (the reason is printed), 2 wrong options, 130 interrupted.
+"""
+
+import argparse
+import math
+import sys
+from bisect import bisect_right
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..planning.figure import Shape
+    from .timeline import Ego, PublishedPlan, Timeline
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `wamdiff view`."""
+    parser.add_argument('bag', type=Path, metavar='BAG', help='recording of the planner')
+    parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='for the pictures')
+    parser.add_argument(
+        '--every', type=_above_zero, default=1.0, metavar='SECONDS',
+        help='time between pictures (%(default)s)',
+    )  # fmt: skip
+    parser.add_argument(
+        '--start', type=float, default=0.0, metavar='SECONDS',
+        help='time of the first picture, since the first plan (%(default)s)',
+    )  # fmt: skip
+    parser.add_argument(
+        '--duration', type=_above_zero, default=math.inf, metavar='SECONDS',
+        help='how much of the recording (default: all)',
+    )  # fmt: skip
+    parser.add_argument(
+        '--odometry', default='/odometry', metavar='TOPIC', help='odometry topic (%(default)s)'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw, and return the exit code."""
+    from .bag import BagError
+
+    try:
+        drawn, left_out = _draw(args)
+    except (BagError, OSError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('interrupted', file=sys.stderr)
+        return 130
+    skipped = f', {left_out} instants without odometry left out' if left_out else ''
+    print(f'{drawn} pictures in {args.out}{skipped}')
+    return 0
+
+
+def _draw(args: argparse.Namespace) -> tuple[int, int]:
+    """Write the pictures; return how many, and for how many instants there is none."""
+    from PIL import Image
+    from tqdm import tqdm
+
+    from .bag import BagError
+    from .figure_painter import paint_views
+    from .timeline import read_timeline
+
+    timeline = read_timeline(args.bag, odometry_topic=args.odometry, needs_images=False)
+    if not timeline.plans:
+        raise BagError(f'{args.bag}: holds no wamdiff_ros/PlannedTrajectory')
+    first_ns, last_ns = timeline.plans[0].published_ns, timeline.plans[-1].published_ns
+    until_s = min(args.start + args.duration, (last_ns - first_ns) / 1e9)
+    count = math.floor((until_s - args.start) / args.every + 1e-9) + 1
+    if count < 1:
+        raise BagError(f'{args.bag}: its plans end {until_s:.2f} s after the first')
+    args.out.mkdir(parents=True, exist_ok=True)
+    drawn = 0
+    for index in tqdm(range(count), 'drawing', unit='picture', disable=None):
+        at_s = args.start + index * args.every
+        shapes = figure_at(timeline, first_ns + round(at_s * 1e9))
+        if shapes is not None:
+            Image.fromarray(paint_views(shapes)).save(args.out / f'{at_s:08.2f}s.png')
+            drawn += 1
+    if not drawn:
+        raise BagError(f'{args.bag}: has no odometry on {args.odometry} beside its plans')
+    return drawn, count - drawn
+
+
+def figure_at(timeline: 'Timeline', time_ns: int) -> 'tuple[Shape, ...] | None':
+    """Return the shapes of the plan in force at the time, in the vehicle's base frame then.
+
+    None before the first plan, and where the odometry does not tell where the plan lies.
+    """
+    from ..planning.figure import COMPACT_CAR, DrawnPlan, plan_figure
+
+    plan, ego = timeline.plan_at(time_ns), timeline.ego.at(time_ns)
+    where = timeline.plan_in_base(plan, ego) if plan is not None and ego is not None else None
+    if where is None:
+        return None
+    age_s = (time_ns - plan.t0_ns) / 1e9
+    drawn = DrawnPlan(plan.status, age_s, plan.time_s, plan.speed_mps, *where)
+    return plan_figure(
+        drawn,
+        COMPACT_CAR,
+        _candidates(timeline, plan, ego),
+        _reason(timeline, plan),
+        timeline.description_at(time_ns),
+    )
+
+
+def _candidates(timeline: 'Timeline', plan: 'PublishedPlan', ego: 'Ego') -> 'list[np.ndarray]':
+    """Return the positions of the plans that were made along with this one."""
+    from ..types import PlanStatus
+
+    if plan.status is not PlanStatus.NOMINAL:
+        return []
+    places = [
+        timeline.plan_in_base(other, ego) for other in timeline.candidates.get(plan.t0_ns, [])[1:]
+    ]
+    return [place[0] for place in places if place is not None]
+
+
+def _reason(timeline: 'Timeline', plan: 'PublishedPlan') -> str:
+    """Return why the tick that published this plan had no plan of its own, '' when it had."""
+    from ..message_time import header_ns
+
+    # A tick's status is stamped with its grid instant, and its plan is published before the next.
+    index = bisect_right(timeline.statuses, plan.published_ns, key=header_ns)
+    return timeline.statuses[index - 1].reason if index else ''
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
