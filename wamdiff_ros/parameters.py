@@ -115,6 +115,55 @@ class Parameters:
     fallback_deceleration_mps2: float = _parameter(
         2.5, 'Deceleration of the fallback stop [m/s^2].', low=0.1, high=9.0
     )
+    # -- what it accepts: docs/checks.md; 0 turns a check off ------------------------------------
+    max_start_offset_m: float = _parameter(
+        0.5, "Distance of a plan's start from the vehicle [m].", low=0.0, high=100.0
+    )
+    max_start_speed_error_mps: float = _parameter(
+        1.0, "Difference of a plan's first speed from the vehicle's [m/s].", low=0.0, high=100.0
+    )
+    max_speed_mps: float = _parameter(40.0, 'Speed on a plan [m/s].', low=0.0, high=100.0)
+    max_acceleration_mps2: float = _parameter(
+        6.0, 'Acceleration along a plan [m/s^2].', low=0.0, high=100.0
+    )
+    max_deceleration_mps2: float = _parameter(
+        9.0, 'Deceleration along a plan [m/s^2].', low=0.0, high=100.0
+    )
+    max_lateral_acceleration_mps2: float = _parameter(
+        7.5, 'Acceleration to the side on a plan [m/s^2].', low=0.0, high=100.0
+    )
+    max_fold_back_m: float = _parameter(
+        0.3,
+        'How far a plan may come back along its own path [m]; a vehicle that reverses may have '
+        'a plan in reverse.',
+        low=0.0,
+        high=100.0,
+    )
+    max_curvature_1pm: float = _parameter(
+        0.3, "Curvature of a plan's path, between chords of 2 m [1/m].", low=0.0, high=10.0
+    )
+    max_jerk_mps3: float = _parameter(
+        20.0, 'Jerk on a plan, mean of 0.5 s [m/s^3].', low=0.0, high=1000.0
+    )
+    max_lateral_shift_m: float = _parameter(
+        1.5,
+        'How far to the side of the last plan a new one may go within the next second [m].',
+        low=0.0,
+        high=100.0,
+    )
+    max_forward_shift_m: float = _parameter(
+        2.0,
+        'How far ahead of the last plan a new one may go within the next second [m].',
+        low=0.0,
+        high=100.0,
+    )
+    shift_patience: int = _parameter(
+        3,
+        'The plan that is accepted although it is shifted against the last one: the so many-th '
+        'in a row of plans that agree with each other.',
+        low=1,
+        high=100,
+    )
     # -- what it publishes ----------------------------------------------------------------------
     trajectory_frame: str = _parameter(
         'fixed',

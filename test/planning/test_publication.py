@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -165,6 +167,87 @@ def test_reset_waits_again_and_takes_any_plan():
     assert (found.status, found.reason) == (PlanStatus.WAITING, 'the clock jumped')
     made.accept(plan_at(SECOND), 2)
     assert made.decide(2, SECOND, None, '').status is PlanStatus.NOMINAL
+
+
+def plan_with(t0_ns, **changes):
+    """A plan as `plan_at`, with other waypoints [8, 2] or another state."""
+    plan = plan_at(t0_ns)
+    waypoints = changes.pop('waypoints', plan.waypoints_base_m)
+    trajectory = trajectory_from_waypoints(waypoints, (8.0, 0.0), 0.1)
+    return Plan(t0_ns, replace(plan.ego, **changes), waypoints, trajectory)
+
+
+def far_off(t0_ns):
+    """A plan whose third waypoint is 10 m off, as by one wrong digit."""
+    return plan_with(t0_ns, waypoints=plan_at(t0_ns).waypoints_base_m + 10.0 * np.eye(8, 2, -2))
+
+
+def to_the_side(t0_ns, sign=1):
+    """A plan that passes every check of its own, and swerves by 1.7 m within a second."""
+    time_s = np.arange(1, 9) / 2
+    return plan_with(t0_ns, waypoints=np.stack([8 * time_s, sign * 1.7 * time_s**2], axis=1))
+
+
+def test_plan_that_breaks_a_check_is_rejected_counted_and_the_last_one_held():
+    made, plan = policy(), plan_at(0)
+    assert made.accept(plan, 0) == ''
+    reason = made.accept(far_off(100 * MS), 1)
+    assert reason.startswith('plan rejected: acceleration ')
+    found = made.decide(1, 180 * MS, None, 'busy')
+    assert (found.status, found.plan, found.reason) == (PlanStatus.HELD, plan, reason)
+    assert made.rejected == {'acceleration': 1}
+
+
+def test_rejected_plans_alone_end_in_the_fallback():
+    made = policy()
+    made.accept(plan_at(0), 0)
+    statuses = []
+    for tick in range(1, 15):
+        made.accept(far_off(tick * 100 * MS), tick)
+        statuses.append(made.decide(tick, tick * 100 * MS + 80 * MS, None, '').status)
+    assert statuses == [PlanStatus.HELD] * 9 + [PlanStatus.FALLBACK_STOP] * 5
+
+
+def test_shifted_plan_is_rejected_until_enough_of_them_agree():
+    made = policy(shift_patience=3)
+    made.accept(plan_at(0), 0)
+    reasons = [made.accept(to_the_side(tick * 100 * MS), tick) for tick in (1, 2)]
+    assert [reason[:29] for reason in reasons] == ['plan rejected: lateral shift '] * 2
+    third = to_the_side(300 * MS)
+    assert made.accept(third, 3) == ''
+    assert made.decide(3, 380 * MS, None, '').plan is third
+    assert made.rejected == {'lateral shift': 2}
+
+
+def test_shifted_plans_that_contradict_each_other_do_not_add_up():
+    made = policy(shift_patience=2)
+    made.accept(plan_at(0), 0)
+    for tick in range(1, 10):
+        assert made.accept(to_the_side(tick * 100 * MS, sign=(-1) ** tick), tick)
+
+
+@pytest.mark.parametrize('between', [plan_at, far_off])
+def test_anything_else_between_shifted_plans_starts_the_count_anew(between):
+    made = policy(shift_patience=2)
+    made.accept(plan_at(0), 0)
+    assert made.accept(to_the_side(100 * MS), 1)
+    made.accept(between(200 * MS), 2)
+    assert made.accept(to_the_side(300 * MS), 3)
+    assert made.accept(to_the_side(400 * MS), 4) == ''
+
+
+def test_shifted_plan_is_taken_once_the_last_is_older_than_it_may_be():
+    for t0_ns, taken in ((SECOND, False), (SECOND + MS, True)):
+        made = policy()
+        made.accept(plan_at(0), 0)
+        assert (made.accept(to_the_side(t0_ns), 10) == '') is taken
+
+
+def test_reset_forgets_the_plan_that_others_are_shifted_against():
+    made = policy()
+    made.accept(plan_at(0), 0)
+    made.reset()
+    assert made.accept(to_the_side(100 * MS), 1) == ''
 
 
 @given(st.lists(st.sampled_from(['plan', 'late', 'reject', 'nothing']), max_size=40))

@@ -1,9 +1,11 @@
 """What is published at a tick: the new plan, the last one, a stop, or nothing."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ..parameters import Parameters
 from ..types import EgoState, Plan, PlanStatus
+from .checks import broken_check, shifted
 from .fallback import StopPlan, stop_trajectory
 
 
@@ -19,13 +21,15 @@ class Publication:
 
 
 class PublicationPolicy:
-    """Keeps the last valid plan and decides at each tick; for one thread.
+    """Checks plans, keeps the last valid one and decides at each tick; for one thread.
 
-    Not responsible for whether a plan is valid, nor for plans that were begun before a reset:
-    the caller does not hand those in.
+    `rejected` counts the plans that broke a check, by its name. Not responsible for plans that
+    were begun before a reset: the caller does not hand those in.
     """
 
     def __init__(self, parameters: Parameters):
+        self.rejected: Counter[str] = Counter()
+        self._parameters = parameters
         self._max_age_ns = round(parameters.max_plan_age_s * 1e9)
         self._max_ego_age_ns = round(parameters.max_ego_gap_s * 1e9)
         self._fallback = parameters.fallback
@@ -34,20 +38,52 @@ class PublicationPolicy:
         self._plan: Plan | None = None
         self._plan_tick = -1
         self._rejection = ('', -1)  # reason, tick
+        # The newest plan that was rejected for its shift, and how many in a row agree with it.
+        self._contender: tuple[Plan, int] | None = None
 
-    def accept(self, plan: Plan, tick: int) -> None:
-        """Take over the plan made for `tick`; one older than the plan held is ignored."""
-        if self._plan is None or plan.t0_ns >= self._plan.t0_ns:
-            self._plan, self._plan_tick = plan, tick
+    def accept(self, plan: Plan, tick: int) -> str:
+        """Take over the plan made for `tick` if it passes the checks; return why it does not.
+
+        A plan older than the one held is ignored. One that is shifted against the one held is
+        rejected, until that is older than max_plan_age or `shift_patience` plans in a row agree
+        with each other: then the newest of them is taken.
+        """
+        if self._plan is not None and plan.t0_ns < self._plan.t0_ns:
+            return ''
+        rejection = broken_check(plan.trajectory, plan.ego, self._parameters)
+        if rejection is None and self._plan is not None:
+            rejection = shifted(plan, self._plan, self._parameters)
+            if rejection is not None and self._agreeing(plan) >= self._parameters.shift_patience:
+                rejection = None
+        else:
+            self._contender = None
+        if rejection is None:
+            self._plan, self._plan_tick, self._contender = plan, tick, None
+            return ''
+        self.rejected[rejection.check] += 1
+        reason = f'plan rejected: {rejection.reason}'
+        self.reject(reason, tick)
+        return reason
+
+    def _agreeing(self, plan: Plan) -> int:
+        """Return how many shifted plans in a row agree, `plan` included, and remember it."""
+        count = 1
+        if self._contender is not None:
+            before, so_far = self._contender
+            if shifted(plan, before, self._parameters) is None:
+                count += so_far
+        self._contender = plan, count
+        return count
 
     def reject(self, reason: str, tick: int) -> None:
-        """Note why the inference for `tick` gave no plan."""
+        """Note why there is no new plan for `tick`."""
         self._rejection = (reason, tick)
 
     def reset(self) -> None:
         """Forget the plan: WAITING until the next one."""
         self._plan, self._plan_tick = None, -1
         self._rejection = ('', -1)
+        self._contender = None
 
     def decide(
         self, tick: int, now_ns: int, ego: EgoState | None, waiting_reason: str
