@@ -17,7 +17,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
 # The topics of config/planner.rviz, which an RViz in another namespace has to find there.
-RVIZ_TOPICS = ('planner/path', 'planner/markers', 'camera/front/image')
+RVIZ_TOPICS = ('planner/path', 'planner/markers', 'planner/overlay', 'camera/front/image')
 # Fast DDS 2 (Humble, Jazzy) and Fast DDS 3 (Kilted).
 DDS_PROFILE_VARIABLES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
 

@@ -1,16 +1,21 @@
 """What the package says of itself: manifest, requirements, messages, installed files."""
 
 import ast
+import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import wamdiff_ros
 from wamdiff_ros.parameters import Parameters, camera_defaults, ros_fields
+from wamdiff_ros.planning.figure import COMPACT_CAR, drawn_plan, plan_figure
+from wamdiff_ros.planning.publication import Publication
+from wamdiff_ros.types import EgoState, Plan, PlanStatus, Trajectory
 
 ROOT = Path(__file__).parents[1]
 MANIFEST = ElementTree.parse(ROOT / 'package.xml').getroot()
@@ -216,14 +221,46 @@ def test_rviz_shows_topics_that_the_node_has():
     config = yaml.safe_load((ROOT / 'config' / 'planner.rviz').read_text())
     displays = config['Visualization Manager']['Displays']
     topics = {display['Topic']['Value'] for display in displays if 'Topic' in display}
-    outputs = (ROOT / 'wamdiff_ros' / 'ros' / 'outputs.py').read_text()
-    published = {f'/planner/{name}' for name in re.findall(r"'~/(\w+)'", outputs)}
     camera = '/' + camera_defaults('front')['camera.front.topic']
-    assert topics <= published | {camera}
+    assert topics <= planner_topics() | {camera}
     assert camera in topics
     launch = (ROOT / 'launch' / 'planner.launch.py').read_text()
     for topic in topics:
         assert f"'{topic[1:]}'" in launch, f'{topic} is not remapped into the namespace'
+
+
+def test_rviz_shows_every_layer_of_the_markers():
+    config = yaml.safe_load((ROOT / 'config' / 'planner.rviz').read_text())
+    displays = config['Visualization Manager']['Displays']
+    [markers] = [d for d in displays if d['Class'].endswith('/MarkerArray')]
+    origin = Trajectory(*(np.zeros(shape) for shape in ((1,), (1, 2), *[(1,)] * 5)))
+    ego = EgoState(0, 'odom', 'base_link', (0, 0, 0), (0, 0, 0, 1), (0, 0), 0, (0, 0))
+    plan = Plan(0, ego, np.zeros((8, 2)), origin)
+    drawn = drawn_plan(Publication(PlanStatus.NOMINAL, plan, 0, 0, ''), ego)
+    layers = {shape.layer for shape in plan_figure(drawn, COMPACT_CAR)}
+    assert {layer for layer, shown in markers['Namespaces'].items() if shown} == layers
+
+
+def test_foxglove_shows_topics_that_the_node_has_in_panels_that_are_there():
+    layout = json.loads((ROOT / 'config' / 'foxglove_layout.json').read_text())
+    panels = layout['configById']
+    text = json.dumps(panels)
+    front = '/' + camera_defaults('front')['camera.front.topic'].rpartition('/')[0]
+    shared = {'/diagnostics', f'{front}/image', f'{front}/camera_info'}
+    named = set(re.findall(r'"(/[a-z_]+(?:/[a-z_]+)*)', text))
+    assert named <= planner_topics() | shared
+    assert {'/planner/markers', '/planner/overlay', f'{front}/image'} <= named
+    placed = set(re.findall(r'"(\w+!\w+)"', json.dumps([layout['layout'], panels])))
+    assert placed == set(panels)
+
+
+def planner_topics() -> set[str]:
+    """Return the names of what the node publishes under its own name."""
+    ros = ROOT / 'wamdiff_ros' / 'ros'
+    texts = [
+        (ros / f'{name}.py').read_text() for name in ('outputs', 'camera_overlay', 'autoware')
+    ]
+    return {f'/planner/{name}' for text in texts for name in re.findall(r"'~/(\w+)'", text)}
 
 
 def test_the_dds_profile_holds_an_hd_frame():
