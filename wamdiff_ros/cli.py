@@ -10,6 +10,7 @@ from . import __version__
 COMMANDS = {
     'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
     'drive': ('simulation.drive', 'drive routes of the world closed loop and score them'),
+    'doctor': ('doctor.command', 'check this machine, and say what to do'),
     'evaluate': ('evaluation.evaluate', 'judge checkpoints on held-out records'),
     'view': ('evaluation.view', 'draw the plans of a recording as RViz shows them'),
     'data': ('training.data_command', 'generate, convert and show training data'),
