@@ -128,6 +128,7 @@ BAD_VALUES = [
     ({'velocity_base_mps': (math.inf, 0.0)}, 'velocity_base_mps'),
     ({'yaw_rate_radps': -math.inf}, 'yaw_rate_radps'),
     ({'orientation_xyzw': (0.0, 0.0, math.nan, 1.0)}, 'orientation_xyzw'),
+    ({'velocity_base_mps': (100.0, 120.0)}, 'faster than 150 m/s'),
     ({'orientation_xyzw': (0.0, 0.0, 0.0, 0.0)}, 'norm 0'),
     ({'orientation_xyzw': (0.0, 0.0, 0.0, 1.2)}, 'norm 1.2'),
     ({'fixed_frame': 'map'}, "'map'"),

@@ -14,6 +14,7 @@ from .not_ready import NotReady
 
 ACCELERATION_WINDOW_NS = 500_000_000  # of velocity, to derive acceleration from
 MIN_WINDOW_NS = 200_000_000  # a shorter history says nothing about acceleration
+MAX_SPEED_MPS = 150.0  # no vehicle on a road is faster, but numbers without a sense are
 
 
 class EgoError(ValueError):
@@ -47,8 +48,8 @@ class EgoBuffer:
     def add(self, state: EgoState) -> None:
         """Store `state`; its acceleration is not used.
 
-        Raises EgoError, with nothing stored, for values that are not finite, for a quaternion
-        more than 10 % off unit norm, and when the frames differ from those of the states held:
+        Raises EgoError, with nothing stored, for values that are not finite, for a speed beyond
+        any vehicle's, for a quaternion more than 10 % off unit norm, and when the frames differ from those of the states held:
         then the caller clears the stream and adds again.
         """
         with self._lock:
@@ -215,6 +216,12 @@ def _checked(state: EgoState, previous: EgoState | None) -> EgoState:
         value = getattr(state, name)
         if not np.all(np.isfinite(value)):
             raise EgoError(f'odometry: {name} {value} is not finite; check its source')
+    speed_mps = math.hypot(*state.velocity_base_mps)
+    if speed_mps > MAX_SPEED_MPS:
+        raise EgoError(
+            f'odometry: velocity_base_mps {state.velocity_base_mps} is faster than '
+            f'{MAX_SPEED_MPS:g} m/s; check its source and unit'
+        )
     norm = math.hypot(*state.orientation_xyzw)
     if not 0.9 <= norm <= 1.1:
         raise EgoError(

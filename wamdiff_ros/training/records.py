@@ -35,6 +35,7 @@ OBJECTS = (
     'door_opening_vehicle',
 )
 SECTIONS = ('critical_objects', 'longitudinal', 'lateral', 'explanation')
+FORMATS = ('JPEG', 'PNG', 'WEBP')  # the other fifty decoders are doors that nobody needs
 PLACEHOLDER = '<image>'  # of an image in the text of a converted conversation
 
 
@@ -239,8 +240,8 @@ def corpus(templates: PromptTemplates, wordings: Iterable[str]) -> Iterator[str]
 def decode_image(data: bytes) -> np.ndarray:
     """Return an encoded picture as RGB uint8 [H, W, 3]; raises RecordError."""
     try:
-        return np.asarray(Picture.open(BytesIO(data)).convert('RGB'))
-    except (OSError, Picture.DecompressionBombError) as error:
+        return np.asarray(Picture.open(BytesIO(data), formats=FORMATS).convert('RGB'))
+    except (OSError, ValueError, SyntaxError, Picture.DecompressionBombError) as error:
         raise RecordError(f'a picture of {len(data)} bytes cannot be decoded: {error}') from error
 
 
@@ -252,6 +253,8 @@ def camera_of(image_name: str) -> str:
 def read_record(values: Any, images: Mapping[str, bytes]) -> Record:
     """Return the record of parsed JSON and all its pictures; raises RecordError."""
     names = _take(values, 'images', list)
+    if not all(isinstance(name, str) for name in names):
+        raise RecordError(f'images {_short(names)} are not names')
     missing = [name for name in names if name not in images]
     if missing:
         raise RecordError(f'images {missing} are named but not there, there are {list(images)}')
@@ -337,7 +340,7 @@ def _numbers(values: dict, name: str, *shape: int) -> np.ndarray:
         raise RecordError(f'{name} is missing, there are {sorted(values)}')
     try:
         array = np.array(values[name], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         array = np.array(math.nan)
     if array.shape != shape or not np.isfinite(array).all():
         wanted = f'{list(shape)} finite numbers' if shape else 'a finite number'

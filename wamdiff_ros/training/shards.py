@@ -140,8 +140,8 @@ def _index(path: Path) -> list[tuple[str, dict[str, tuple[int, int]]]]:
     try:
         found = json.loads(kept.read_text())
         if found['shard'] == head:
-            return [(key, {n: tuple(p) for n, p in m.items()}) for key, m in found['records']]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return [(str(k), _places(m, status.st_size)) for k, m in found['records']]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass  # none yet, or not one of ours: it is made anew
     records = _scan(path)
     partial = kept.with_name(f'.{kept.name}.{os.getpid()}.partial')
@@ -151,6 +151,18 @@ def _index(path: Path) -> list[tuple[str, dict[str, tuple[int, int]]]]:
     except OSError:
         pass  # a folder that cannot be written to: scanned again next time
     return records
+
+
+def _places(members: dict[str, list[int]], file_bytes: int) -> dict[str, tuple[int, int]]:
+    """Return {name: (offset, size)}; raises ValueError for a place that is not in the file."""
+    places = {}
+    for name, (offset, size) in members.items():
+        if type(offset) is not int or type(size) is not int:
+            raise ValueError
+        if offset < 0 or size < 0 or offset + size > file_bytes:
+            raise ValueError
+        places[name] = (offset, size)
+    return places
 
 
 def _scan(path: Path) -> list[tuple[str, dict[str, tuple[int, int]]]]:
