@@ -49,8 +49,8 @@ class EgoBuffer:
         """Store `state`; its acceleration is not used.
 
         Raises EgoError, with nothing stored, for values that are not finite, for a speed beyond
-        any vehicle's, for a quaternion more than 10 % off unit norm, and when the frames differ from those of the states held:
-        then the caller clears the stream and adds again.
+        any vehicle's, for a quaternion more than 10 % off unit norm, and when the frames differ
+        from those of the states held: then the caller clears the stream and adds again.
         """
         with self._lock:
             self._count(received=1)
