@@ -19,36 +19,13 @@ import numpy as np
 from ..message_time import header_ns, nanoseconds
 from ..types import PlanStatus
 from .bag import BagError, bag_topics, read_messages
+from .distribution import Distribution
 from .timeline import IMAGE_TYPES
 
 STATUS_TYPE = 'wamdiff_ros/msg/PlannerStatus'
 TRAJECTORY_TYPE = 'wamdiff_ros/msg/PlannedTrajectory'
 DESCRIPTION_TYPE = 'wamdiff_ros/msg/SceneDescription'
 VERSIONS_OF = ('torch', 'numpy', 'rosbags', 'tokenizers')
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """Mean and percentiles of some measurements."""
-
-    count: int
-    mean: float
-    p50: float
-    p95: float
-    p99: float
-    highest: float
-
-    @classmethod
-    def of(cls, values: Any) -> 'Distribution | None':
-        """Return the distribution of the values, None when there are none."""
-        values = np.asarray(values, float)
-        if not values.size:
-            return None
-        p50, p95, p99 = np.percentile(values, (50, 95, 99))
-        return cls(
-            values.size, float(values.mean()), float(p50), float(p95), float(p99),
-            float(values.max()),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)

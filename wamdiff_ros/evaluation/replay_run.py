@@ -1,0 +1,231 @@
+"""Read what `wamdiff replay` left: docs/replay.md says what is in the files.
+
+Not responsible for what the numbers mean. Times of plans are from their own t0 on, positions are
+in base at that t0.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..pinhole import Pinhole
+
+FORMAT, VERSION = 'wamdiff-replay', 1
+PLAN_STEP_S = 0.1
+PLAN_TIMES_S = np.arange(51) * PLAN_STEP_S  # [51], 0 … 5.0
+WAYPOINTS = 10  # that truth has, every 0.5 s from 0.5 s on
+
+
+class ReplayError(RuntimeError):
+    """A replay cannot be read or judged; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class BagReplay:
+    """The replay of one bag, N ticks; what is not there is NaN, or None in lists.
+
+    `own` is where a tick has a plan of its own: all others are failures, whatever was held.
+    """
+
+    name: str
+    folder: Path
+    info: dict[str, Any]  # bag.json
+    tick: np.ndarray  # int [N]
+    grid_ns: np.ndarray  # int64 [N]
+    status: tuple[str, ...]
+    reasons: tuple[str, ...]  # '' where NOMINAL
+    t0_ns: np.ndarray  # int64 [N] of what is published, 0 while WAITING
+    age_ms: np.ndarray  # [N] of what is published
+    waypoints_m: np.ndarray  # [N, 10, 2] of what is published, NaN from its end on
+    plan_xy_m: np.ndarray  # [N, 51, 2] at PLAN_TIMES_S
+    plan_heading_rad: np.ndarray  # [N, 51]
+    plan_speed_mps: np.ndarray  # [N, 51]
+    plan_yaw_rate_radps: np.ndarray  # [N, 51]
+    truth_m: np.ndarray  # [N, 10, 3] x, y, heading
+    ego_ns: np.ndarray  # int64 [N] stamp of the vehicle's state, 0 without one
+    ego: np.ndarray  # [N, 5] x, y, heading in the fixed frame, speed, yaw rate
+    answers: tuple[str | None, ...]
+    descriptions: tuple[str | None, ...]
+    commands: tuple[str | None, ...]
+    worlds: tuple[dict[str, Any] | None, ...]  # a simulator's ground truth
+    stages_s: tuple[dict[str, float], ...]  # per tick with timings, empty without an inference
+
+    @property
+    def own(self) -> np.ndarray:
+        """Bool [N]: the tick's own plan was published."""
+        return np.array([status == 'NOMINAL' for status in self.status], bool)
+
+    @property
+    def duration_s(self) -> float:
+        """Time from the first to the last tick."""
+        return float(self.grid_ns[-1] - self.grid_ns[0]) * 1e-9 if len(self.grid_ns) else 0.0
+
+    @property
+    def time_s(self) -> np.ndarray:
+        """Time [N] of every tick from the first one on."""
+        return (self.grid_ns - self.grid_ns[:1]) * 1e-9
+
+    def thumbnail(self, place: int) -> Path | None:
+        """Return the picture of the tick at `place`, None when there is none."""
+        path = self.folder / 'thumbnails' / f'{self.tick[place]:06d}.jpg'
+        return path if path.is_file() else None
+
+    def camera(self) -> Pinhole | None:
+        """Return the first camera, None when the recording did not describe it."""
+        camera = self.info.get('camera')
+        if camera is None:
+            return None
+        numbers = [camera[key] for key in ('width', 'height', 'fx', 'fy', 'cx', 'cy')]
+        return Pinhole(
+            *numbers, np.array(camera['rotation_base']), np.array(camera['position_base_m'])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayRun:
+    """One run over some bags; `failed` are (bag, reason)."""
+
+    path: Path
+    run: dict[str, Any]  # run.json
+    machine: dict[str, Any]  # machine.json, empty when it is missing
+    bags: tuple[BagReplay, ...]
+    failed: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.resolve().name
+
+
+def read_run(path: Path) -> ReplayRun:
+    """Read all finished bags of a run. Raises ReplayError."""
+    run = _read_json(path / 'run.json')
+    if run.get('format') != FORMAT:
+        raise ReplayError(f'{path}/run.json: is not of `wamdiff replay`')
+    if run.get('format_version') != VERSION:
+        raise ReplayError(
+            f'{path}/run.json: format version {run.get("format_version")}, this reads {VERSION}; '
+            'run `wamdiff replay` again'
+        )
+    machine = path / 'machine.json'
+    bags, failed = [], []
+    for entry in run.get('bags', ()):
+        name = entry['name']
+        if Path(name).name != name or name in ('', '.', '..'):
+            raise ReplayError(f'{path}/run.json: {name!r} is no name of a folder in it')
+        if entry.get('status') == 'done':
+            bags.append(read_bag(path / name))
+        else:
+            failed.append((name, entry.get('reason') or entry.get('status') or 'unknown'))
+    return ReplayRun(
+        path, run, _read_json(machine) if machine.exists() else {}, tuple(bags), tuple(failed)
+    )
+
+
+def read_bag(folder: Path) -> BagReplay:
+    """Read the replay of one bag. Raises ReplayError."""
+    info = _read_json(folder / 'bag.json')
+    ticks = list(_read_lines(folder / 'ticks.jsonl'))
+    timings = folder / 'timings.jsonl'
+    rows = list(_read_lines(timings)) if timings.exists() else []
+    try:
+        return _bag(folder, info, ticks, rows)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ReplayError(
+            f'{folder}/ticks.jsonl: does not hold what docs/replay.md says ({error!r}); '
+            'run `wamdiff replay` again'
+        ) from error
+
+
+def _bag(folder: Path, info: dict, ticks: list[dict], timings: list[dict]) -> BagReplay:
+    plans = [_resampled(tick['trajectory']) for tick in ticks]
+    table = np.array(plans).reshape(len(ticks), len(PLAN_TIMES_S), 5)
+    described = [tick.get('description') for tick in ticks]
+    return BagReplay(
+        name=folder.name,
+        folder=folder,
+        info=info,
+        tick=np.array([tick['tick'] for tick in ticks], int),
+        grid_ns=np.array([tick['grid_ns'] for tick in ticks], np.int64),
+        status=tuple(tick['status'] for tick in ticks),
+        reasons=tuple(tick['reason'] for tick in ticks),
+        t0_ns=np.array([tick['t0_ns'] or 0 for tick in ticks], np.int64),
+        age_ms=np.array([_number(tick['age_ns']) for tick in ticks], float) * 1e-6,
+        waypoints_m=_padded([tick['waypoints_base_m'] for tick in ticks], 2),
+        plan_xy_m=table[..., :2],
+        plan_heading_rad=table[..., 2],
+        plan_speed_mps=table[..., 3],
+        plan_yaw_rate_radps=table[..., 4],
+        truth_m=_padded([tick['truth_base_m'] for tick in ticks], 3),
+        ego_ns=np.array([(tick['ego'] or {}).get('stamp_ns', 0) for tick in ticks], np.int64),
+        ego=np.array([_ego(tick['ego']) for tick in ticks], float).reshape(-1, 5),
+        answers=tuple(tick.get('answer') for tick in ticks),
+        descriptions=tuple(one and one['text'] for one in described),
+        commands=tuple(tick.get('command') for tick in ticks),
+        worlds=tuple(tick.get('world') for tick in ticks),
+        stages_s=tuple(row['stages_s'] for row in timings),
+    )
+
+
+def _resampled(trajectory: dict[str, list] | None) -> np.ndarray:
+    """Return x, y, heading, speed and yaw rate [51, 5] of a trajectory, NaN beyond its end."""
+    if trajectory is None:
+        return np.full((len(PLAN_TIMES_S), 5), np.nan)
+    time_s = np.array(trajectory['time_s'])
+    names = ('x_base_m', 'y_base_m', 'heading_base_rad', 'speed_mps', 'heading_rate_radps')
+    columns = [np.array(trajectory[name], float) for name in names]
+    columns[2] = np.unwrap(columns[2])
+    # Rounding must not cut off the last point.
+    at_s = np.where(np.abs(PLAN_TIMES_S - time_s[-1]) < 1e-5, time_s[-1], PLAN_TIMES_S)
+    return np.stack([np.interp(at_s, time_s, one, right=np.nan) for one in columns], axis=1)
+
+
+def _padded(rows: list[list | None], width: int) -> np.ndarray:
+    """Return [N, 10, width] with NaN for what is missing."""
+    table = np.full((len(rows), WAYPOINTS, width), np.nan)
+    for place, row in enumerate(rows):
+        for point, values in enumerate((row or ())[:WAYPOINTS]):
+            if values is not None:
+                table[place, point] = [_number(value) for value in values]
+    return table
+
+
+def _ego(state: dict[str, Any] | None) -> list[float]:
+    if state is None:
+        return [np.nan] * 5
+    x, y, _ = state['position_fixed_m']
+    return [x, y, state['heading_rad'], state['speed_mps'], state['yaw_rate_radps']]
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text('utf8'))
+    except OSError as error:
+        raise ReplayError(
+            f'{path}: cannot be read ({error.strerror}); name a folder of `wamdiff replay`'
+        ) from error
+    except ValueError as error:
+        raise ReplayError(f'{path}: is no JSON ({error}); run `wamdiff replay` again') from error
+    if not isinstance(value, dict):
+        raise ReplayError(f'{path}: is no JSON object; run `wamdiff replay` again')
+    return value
+
+
+def _read_lines(path: Path) -> Iterable[dict[str, Any]]:
+    try:
+        with path.open(encoding='utf8') as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise ReplayError(f'{path}:{number}: is no JSON ({error})') from error
+    except OSError as error:
+        raise ReplayError(f'{path}: cannot be read ({error.strerror})') from error
