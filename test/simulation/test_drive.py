@@ -3,6 +3,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,9 @@ pytest.importorskip('panda3d', reason='needs panda3d to render the world')
 from wamdiff_ros import cli
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
-from wamdiff_ros.simulation.closed_loop import drive_route
+from wamdiff_ros.simulation import closed_loop, drive
+from wamdiff_ros.simulation.closed_loop import ExpertPlanner, drive_route
+from wamdiff_ros.simulation.drive import to_json, to_text
 from wamdiff_ros.simulation.score import RouteScore
 from wamdiff_ros.simulation.world import Fault, World
 from wamdiff_ros.types import InferenceCounts, Plan, PlanningResult, PlanStatus, StageTimings
@@ -26,17 +31,25 @@ FLAWLESS = RouteScore(
 
 
 class Answers:
-    """A planner that plans straight on at 4 m/s, at the steps for which `answers` is true."""
+    """A planner that plans straight on, to 4 m/s, at the steps for which `answers` is true.
 
-    def __init__(self, answers):
-        self._answers = answers
+    At the steps for which `garbles` is true it is told to be 10 m to the left after 2 s.
+    """
+
+    def __init__(self, answers, garbles=lambda step: False):
+        self._answers, self._garbles = answers, garbles
         self.asked = []
 
     def plan(self, observation):
         plan, reason = None, 'answer refused: empty answer'
         if self._answers(len(self.asked)):
-            waypoints = np.array([[2.0 * (i + 1), 0.0] for i in range(8)])
-            trajectory = trajectory_from_waypoints(waypoints, (4.0, 0.0), 0.1)
+            speed_mps = observation.ego.speed_mps
+            time_s = np.arange(1, 9) / 2
+            ahead_m = speed_mps * time_s + (4.0 - speed_mps) / 8 * time_s**2
+            waypoints = ahead_m[:, None] * [1.0, 0.0]
+            if self._garbles(len(self.asked)):
+                waypoints[3, 1] = 10.0
+            trajectory = trajectory_from_waypoints(waypoints, (speed_mps, 0.0), 0.1)
             plan, reason = Plan(observation.t0_ns, observation.ego, waypoints, trajectory), ''
         self.asked.append(observation)
         return PlanningResult(
@@ -83,6 +96,126 @@ def test_a_refused_answer_holds_the_last_plan_and_then_the_fallback_stops():
     assert statuses[5:15] == [PlanStatus.HELD] * 10  # max_plan_age_s
     assert set(statuses[15:]) == {PlanStatus.FALLBACK_STOP}
     assert steps[-1].ego.speed_mps == 0.0
+
+
+def test_a_plan_that_breaks_a_check_is_not_followed():
+    steps = first_steps(Answers(lambda step: True, lambda step: 5 <= step < 8), 12)
+    statuses = [step.publication.status for step in steps]
+    assert statuses == [PlanStatus.NOMINAL] * 5 + [PlanStatus.HELD] * 3 + [PlanStatus.NOMINAL] * 4
+    assert all(step.publication.plan is steps[4].publication.plan for step in steps[5:8])
+    assert steps[5].publication.reason.startswith('plan rejected: ')
+
+
+class Blind:
+    """Draws nothing, in no time."""
+
+    def __init__(self, scene, cameras):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def render(self, view, camera):
+        return np.zeros((256, 512, 3), np.uint8)
+
+
+@pytest.fixture
+def blind(monkeypatch):
+    monkeypatch.setattr(closed_loop, 'Renderer', Blind)
+
+
+def driven_both_ways(planner, **of_world):
+    """Return the score of a drive that ends once it is lost, and of one that does not."""
+    scores = []
+    for to_the_end in (False, True):
+        world = World(SEED)
+        world.events += of_world.get('events', [])
+        scores.append(drive_route(world, planner, Parameters(), to_the_end=to_the_end))
+    return scores
+
+
+def assert_not_better(early, whole):
+    assert not early.success
+    assert not whole.success
+    assert early.faults[0] == whole.faults[0]
+    assert early.completion <= whole.completion + 1e-9
+    assert early.progress <= whole.progress + 1e-9
+    assert early.pdms <= whole.pdms + 1e-9
+    assert early.duration_s < whole.duration_s
+    assert whole.ended_early == ''
+
+
+def test_a_drive_off_the_road_ends_two_seconds_later_and_is_worth_no_more(blind):
+    early, whole = driven_both_ways(Answers(lambda step: True))  # there is a bend
+    assert early.ended_early == 'off_road'
+    off_road_s = float(early.faults[0].split(' s: off road')[0])
+    assert early.duration_s == pytest.approx(off_road_s + 2.0)
+    assert_not_better(early, whole)
+
+
+def test_a_drive_that_stands_for_long_is_stuck_and_worth_no_more(blind):
+    early, whole = driven_both_ways(Answers(lambda step: False))
+    assert early.ended_early == 'stuck'
+    assert early.faults == (f'{early.duration_s:.1f} s: stuck for 30 s',)
+    assert 30.0 <= early.duration_s < 40.0
+    assert whole.faults == (f'{whole.duration_s:.1f} s: out of time',)
+    assert_not_better(early, replace(whole, faults=early.faults))
+
+
+def test_a_drive_with_a_collision_ends_and_one_through_a_red_light_goes_on(blind):
+    for kind, ends in (('collision', True), ('off_road', True), ('red_light', False)):
+        world = World(SEED)
+        world.events.append(Fault(kind, 0.0, 'of the test'))
+        score = drive_route(world, ExpertPlanner(world, Parameters()), Parameters())
+        assert score.ended_early == (kind if ends else '')
+        assert score.completed is not ends
+
+
+def test_the_score_counts_rejected_plans_by_their_check(blind):
+    score = drive_route(
+        World(SEED), Answers(lambda step: True, lambda step: step in (3, 4)), Parameters()
+    )
+    assert sum(score.rejected_plans.values()) == 2
+    row = to_json([score, score], 'test')
+    assert row['rejected_plans'] == {check: 2 * n for check, n in score.rejected_plans.items()}
+    assert row['rows'][0]['rejected_plans'] == score.rejected_plans
+    assert '4 plans rejected: ' in to_text([score, score])
+
+
+def test_the_experts_plans_rounded_as_a_model_writes_them_are_not_rejected(blind):
+    for seed in (SEED, 28):
+        world = World(seed)
+        expert = ExpertPlanner(world, Parameters(), decimals=1)
+        score = drive_route(world, expert, Parameters())
+        assert (score.success, score.rejected_plans) == (True, {})
+
+
+def test_a_drive_that_is_interrupted_keeps_the_routes_that_were_finished(tmp_path, monkeypatch):
+    def drive_one(seed):
+        if seed == SEED:
+            return FLAWLESS
+        until_s = time.monotonic() + 60
+        while not (tmp_path / 'drive.json').exists():
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def one_thread(job, count):
+        with ThreadPoolExecutor(1) as executor:
+            yield executor
+
+    monkeypatch.setattr(drive, '_workers', one_thread)
+    monkeypatch.setattr(drive, '_drive', drive_one)
+    arguments = ['drive', '--routes', '3', '--seed', str(SEED), '--out', str(tmp_path)]
+    assert cli.main(arguments) == 130
+    kept = json.loads((tmp_path / 'drive.json').read_text())
+    assert (kept['routes_asked'], kept['routes']) == (3, 1)
+    assert [row['seed'] for row in kept['rows']] == [SEED]
+    assert [path.name for path in tmp_path.iterdir()] == ['drive.json']
 
 
 def test_the_same_seed_and_plans_give_the_same_drive():

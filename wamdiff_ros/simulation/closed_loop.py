@@ -25,7 +25,7 @@ from .expert import Expert
 from .follower import MapTrajectory, follow
 from .renderer import Renderer
 from .scene import View
-from .score import Drive, RouteScore
+from .score import Drive, RouteScore, lost
 from .vehicle import Control
 from .world import World
 
@@ -81,16 +81,19 @@ def drive_route(
     parameters: Parameters,
     look_on: Callable[[Step], None] = lambda step: None,
     stop: Callable[[], bool] = lambda: False,
+    to_the_end: bool = False,
 ) -> RouteScore | None:
-    """Drive `world` to its end and return the score; None when `stop` said so before.
+    """Drive `world` and return the score; None when `stop` said so before.
 
+    A drive that is lost, by a collision, off the road or stuck, ends unless it shall go on
+    `to_the_end` of the route or of its time.
     Raises GraphicsError where no pictures can be made.
     """
     planner.reset()
-    policy, drive = PublicationPolicy(parameters), Drive()
+    policy, drive, why_lost = PublicationPolicy(parameters), Drive(), ''
     with Renderer(world.scene, {CAMERA: CAMERAS[CAMERA]}) as renderer:
         tick = 0
-        while not world.finished:
+        while not (world.finished or why_lost):
             if stop():
                 return None
             now_ns = START_NS + tick * STEP_NS
@@ -110,4 +113,5 @@ def drive_route(
             drive.add(world, publication.status)
             world.step(control)
             tick += 1
-    return drive.score(world)
+            why_lost = '' if to_the_end or world.finished else lost(world)
+    return drive.score(world, policy.rejected, why_lost)

@@ -2,7 +2,9 @@
 
 Route by route, at 10 Hz of simulated time and as fast as it goes: render the camera, plan,
 follow the plan. The seeds S … S+N-1 name the routes; 0 to 999 are never trained on. A route is a
-success when it is completed without collision, off-road or red-light fault.
+success when it is completed without collision, off-road or red-light fault. One that is lost, by a
+collision, off the road, or without coming farther for 30 s, ends there. With --out, drive.json
+grows route by route.
 Exit codes: 0 done, whatever the score; 1 it failed (the reason is printed), 2 wrong options,
 130 interrupted.
 """
@@ -13,7 +15,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -41,6 +43,7 @@ class _Job:
     expert: bool
     out: Path | None
     video: str
+    to_the_end: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--workers', type=_count, default=min(2, os.cpu_count() or 1), metavar='N',
         help='processes, each with one thread (%(default)s)',
     )  # fmt: skip
+    how.add_argument(
+        '--to-the-end', action='store_true', help='drive on along routes that are lost'
+    )
     out = parser.add_argument_group('what is left')
     out.add_argument('--json', action='store_true', help='print one JSON object, no table')
     out.add_argument('--out', type=Path, metavar='DIR', help='folder for videos and drive.json')
@@ -86,7 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         job = _job(arguments)
         seeds = range(arguments.seed, arguments.seed + arguments.routes)
-        scores = _drive_all(job, seeds, min(arguments.workers, len(seeds)))
+        driver = 'expert' if arguments.expert else str(arguments.model or 'nano')
+
+        def keep(scores: 'list[RouteScore]') -> dict[str, Any]:
+            result = {'routes_asked': len(seeds), **to_json(scores, driver)}
+            if job.out is not None:
+                _write(job.out / 'drive.json', result)
+            return result
+
+        scores = _drive_all(job, seeds, min(arguments.workers, len(seeds)), keep)
+        result = keep(scores)
     except (DriveError, CheckpointError, GraphicsError, VideoError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -96,9 +111,6 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print('interrupted', file=sys.stderr)
         return 130
-    result = to_json(scores, 'expert' if arguments.expert else str(arguments.model or 'nano'))
-    if job.out is not None:
-        (job.out / 'drive.json').write_text(json.dumps(result, indent=1) + '\n', 'utf8')
     print(json.dumps(result) if arguments.json else to_text(scores))
     return 0
 
@@ -129,9 +141,13 @@ def to_text(scores: 'list[RouteScore]') -> str:
         f'\n{total.successes} of {total.routes} routes without a fault: '
         f'{total.success_rate:.1%} (95 % interval {low:.1%} to {high:.1%})\n'
         f'{total.completed} completed, {total.collisions} collisions, {total.off_road} off the '
-        f'road, {total.red_lights} red lights, {total.wrong_way} wrong way; '
+        f'road, {total.red_lights} red lights, {total.wrong_way} wrong way, '
+        f'{total.ended_early} ended early; '
         f'lane deviation {total.lane_deviation_m:.2f} m, PDMS {total.pdms:.3f}'
     )
+    if total.rejected_plans:
+        words = (f'{check} {count}' for check, count in total.rejected_plans.items())
+        lines.append(f'{sum(total.rejected_plans.values())} plans rejected: {", ".join(words)}')
     return '\n'.join(lines)
 
 
@@ -146,10 +162,14 @@ def _job(arguments: argparse.Namespace) -> _Job:
         if not arguments.model.is_dir():
             raise DriveError(f'{arguments.model}: no such checkpoint folder')
         values['model_dir'] = str(arguments.model.resolve())
-    return _Job(Parameters.from_mapping(values), arguments.expert, arguments.out, video)
+    return _Job(
+        Parameters.from_mapping(values), arguments.expert, arguments.out, video,
+        arguments.to_the_end,
+    )  # fmt: skip
 
 
-def _drive_all(job: _Job, seeds: range, workers: int) -> 'list[RouteScore]':
+def _drive_all(job: _Job, seeds: range, workers: int, keep: Callable) -> 'list[RouteScore]':
+    """Return the scores by seed; `keep` gets those that there are after each route."""
     from tqdm import tqdm
 
     scores = []
@@ -161,10 +181,19 @@ def _drive_all(job: _Job, seeds: range, workers: int) -> 'list[RouteScore]':
             futures = [executor.submit(_drive, seed) for seed in seeds]
         for future in as_completed(futures):
             scores.append(future.result())
+            scores.sort(key=lambda score: score.seed)
+            keep(scores)
             faultless = sum(score.success for score in scores)
             bar.set_postfix_str(f'{faultless} of {len(scores)} without a fault', refresh=False)
             bar.update()
-    return sorted(scores, key=lambda score: score.seed)
+    return scores
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    """Replace the file at once: whoever is killed leaves the old one or the new one."""
+    new = path.with_suffix('.json.part')
+    new.write_text(json.dumps(result, indent=1) + '\n', 'utf8')
+    new.replace(path)
 
 
 @contextmanager
@@ -224,8 +253,9 @@ class _Worker:
         world, film = World(seed), DriveFilm()
         look_on = (lambda step: None) if self._job.video == 'none' else film.add
         score = drive_route(
-            world, self._planner(world), self._job.parameters, look_on, self._stop.is_set
-        )
+            world, self._planner(world), self._job.parameters, look_on, self._stop.is_set,
+            self._job.to_the_end,
+        )  # fmt: skip
         wanted = {'none': False, 'all': True, 'failures': score and not score.success}
         if score is not None and wanted[self._job.video]:
             film.write(self._job.out / f'route_{seed:06d}.mp4', world, score)

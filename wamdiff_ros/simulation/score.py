@@ -8,8 +8,8 @@ whole route, and progress is the mean pace compared with the expert's on the sam
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import binomtest
@@ -25,6 +25,11 @@ from .world import STEP_S, Footprint, World
 WINDOW_S = 4.0
 MOVING_MPS = 0.1  # a standing vehicle runs into nobody
 CONFIDENCE = 0.95
+# A drive is lost after these faults, and once it has not come farther for so long: nobody stands
+# for longer than that at a light.
+FATAL = ('collision', 'off_road')
+AFTERMATH_S = 2.0  # that is still driven then, to see and to judge what happened
+STUCK_S, STUCK_M = 30.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class RouteScore:
     pdms: float
     not_nominal: float  # share of the steps without a plan of their own
     faults: tuple[str, ...]  # in words, in their order
+    rejected_plans: dict[str, int] = field(default_factory=dict)  # by the check that they broke
+    ended_early: str = ''  # why: a kind of fault, or 'stuck'
 
     @property
     def success(self) -> bool:
@@ -68,6 +75,8 @@ class DriveSummary:
     wrong_way: int
     lane_deviation_m: float
     pdms: float
+    rejected_plans: dict[str, int]  # by the check that they broke
+    ended_early: int
 
 
 def summarise(scores: Sequence[RouteScore]) -> DriveSummary:
@@ -75,6 +84,7 @@ def summarise(scores: Sequence[RouteScore]) -> DriveSummary:
     if not scores:
         raise ValueError('no routes to summarise')
     successes = sum(score.success for score in scores)
+    rejected = sum((Counter(score.rejected_plans) for score in scores), Counter())
     interval = binomtest(successes, len(scores)).proportion_ci(CONFIDENCE, 'wilson')
     return DriveSummary(
         routes=len(scores),
@@ -88,7 +98,22 @@ def summarise(scores: Sequence[RouteScore]) -> DriveSummary:
         wrong_way=sum(score.wrong_way for score in scores),
         lane_deviation_m=float(np.mean([score.lane_deviation_m for score in scores])),
         pdms=float(np.mean([score.pdms for score in scores])),
+        rejected_plans=dict(rejected),
+        ended_early=sum(bool(score.ended_early) for score in scores),
     )
+
+
+def lost(world: World) -> str:
+    """Return why the drive cannot become a success any more and may be ended, or ''."""
+    for fault in world.events:
+        if fault.kind in FATAL and world.time_s > fault.time_s + AFTERMATH_S - STEP_S / 2:
+            return fault.kind
+    steps = round(STUCK_S / STEP_S)
+    if len(world.history) <= steps:
+        return ''
+    before, now = world.history[-1 - steps][1], world.ego
+    moved_m = math.hypot(now.x_m - before.x_m, now.y_m - before.y_m)
+    return 'stuck' if moved_m < STUCK_M else ''
 
 
 class Drive:
@@ -103,14 +128,17 @@ class Drive:
         self._bodies.append(world.view().bodies)
         self._statuses.append(status)
 
-    def score(self, world: World) -> RouteScore:
-        """Return the score of the finished drive."""
+    def score(
+        self, world: World, rejected_plans: Mapping[str, int] | None = None, ended_early: str = ''
+    ) -> RouteScore:
+        """Return the score of the drive; one that ended early counts as if it went no farther."""
         states = [state for _, state in world.history]
         speed_mps = np.array([state.speed_mps for state in states])
         curvature_1pm = np.array([curvature_of(state.steering_rad) for state in states])
         comfort = share_of_windows(comfortable(speed_mps, speed_mps * curvature_1pm, STEP_S))
         clear = share_of_windows(np.array(self._clear(states), bool))
-        progress = _progress(world)
+        all_s = STEP_S * math.ceil(world.time_limit_s / STEP_S)
+        progress = _progress(world, all_s if ended_early else world.time_s)
         faults = Counter(fault.kind for fault in world.events)
         gates = faults['collision'] == 0, faults['off_road'] == 0
         held = [status is not PlanStatus.NOMINAL for status in self._statuses]
@@ -129,7 +157,9 @@ class Drive:
             comfort=comfort,
             pdms=pdm_score(*gates, progress, clear, comfort),
             not_nominal=float(np.mean(held)) if held else 0.0,
-            faults=tuple(describe_faults(world)),
+            faults=(*describe_faults(world), *_end_in_words(world, ended_early)),
+            rejected_plans=dict(rejected_plans or {}),
+            ended_early=ended_early,
         )
 
     def _clear(self, states: list[VehicleState]) -> list[bool]:
@@ -156,6 +186,12 @@ def describe_faults(world: World) -> list[str]:
     return words
 
 
+def _end_in_words(world: World, ended_early: str) -> tuple[str, ...]:
+    if ended_early == 'stuck':
+        return (f'{world.time_s:.1f} s: stuck for {STUCK_S:.0f} s',)
+    return ()
+
+
 def _would_hit(state: VehicleState, bodies: tuple[Body, ...], after_s: float) -> bool:
     """Return whether the ego vehicle, straight on, touches somebody before it then."""
     cos, sin = math.cos(state.heading_rad), math.sin(state.heading_rad)
@@ -172,12 +208,12 @@ def _would_hit(state: VehicleState, bodies: tuple[Body, ...], after_s: float) ->
     return False
 
 
-def _progress(world: World) -> float:
-    """Return the mean pace as a share of the expert's on the same route."""
+def _progress(world: World, duration_s: float) -> float:
+    """Return the mean pace over `duration_s` as a share of the expert's on the same route."""
     other, expert = World(world.seed), Expert()
     while not other.finished:
         other.step(expert.control(other))
-    pace = world.completion / max(world.time_s, STEP_S)
+    pace = world.completion / max(duration_s, STEP_S)
     return min(pace / (other.completion / other.time_s), 1.0)
 
 
