@@ -126,9 +126,15 @@ setup(
         'tqdm',
     ],
     extras_require={
+        'bench': pins('simulation') + pins('bench'),
         'gpu': ['flashinfer-python', 'tensorrt'],
+        'quantisation': pins('quantisation'),
         'simulation': pins('simulation'),
-        'test': pins('simulation') + pins('train') + pins('test'),
+        'test': [
+            pin
+            for group in ('simulation', 'train', 'bench', 'quantisation', 'test')
+            for pin in pins(group)
+        ],
         'train': pins('train'),
     },
     cmdclass={'build_py': Build},

@@ -45,5 +45,6 @@ class Network(nn.Module):
         Float32 because confidences are compared with a threshold: in bfloat16 a probability of
         0.8984 would count as 0.9.
         """
-        weight = self.text.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        return nn.functional.linear(hidden, weight).float()
+        if self.lm_head is None:
+            return nn.functional.linear(hidden, self.text.embed_tokens.weight).float()
+        return self.lm_head(hidden).float()
