@@ -11,6 +11,7 @@ COMMANDS = {
     'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
     'drive': ('simulation.drive', 'drive routes of the world closed loop and score them'),
     'doctor': ('doctor.command', 'check this machine, and say what to do'),
+    'replay': ('evaluation.replay', 'plan over recordings, offline, and judge the plans'),
     'evaluate': ('evaluation.evaluate', 'judge checkpoints on held-out records'),
     'view': ('evaluation.view', 'draw the plans of a recording as RViz shows them'),
     'data': ('training.data_command', 'generate, convert and show training data'),

@@ -22,6 +22,7 @@ from typing import Any
 
 from .child_process import ChildProcess
 from .demo_source import CAMERA_INFO_TYPE, DemoError, DemoSource
+from .parameter_file import read_parameters, with_rate
 from .parameters import ParameterError, Parameters
 from .ros_domain import OwnDomain
 from .share import share_path
@@ -281,45 +282,17 @@ def _drop_images(bag: Path) -> None:
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the planner's parameters as flat names, checked. Raises ParameterError."""
-    parameters = _read_parameters(arguments.params) if arguments.params else {}
+    parameters = read_parameters(arguments.params) if arguments.params else {}
     if arguments.model is not None:
         if not arguments.model.is_dir():
             raise DemoError(f'{arguments.model}: no such checkpoint folder')
         parameters['model_dir'] = str(arguments.model.resolve())
     if arguments.rate_hz is not None:
-        # Deadline and age follow, so that slower planning may also take longer.
-        parameters['rate_hz'] = arguments.rate_hz
-        period_s = 1 / max(arguments.rate_hz, 1e-3)
-        parameters['deadline_s'] = min(0.8 * period_s, 10.0)
-        parameters.setdefault('max_plan_age_s', min(max(1.0, 3 * period_s), 10.0))
+        parameters = with_rate(parameters, arguments.rate_hz)
     # Player and recorder share this machine with the planner.
     parameters.setdefault('threads', max(1, (os.cpu_count() or 1) // 2))
     Parameters.from_mapping(parameters)
     return parameters
-
-
-def _read_parameters(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        tree = yaml.safe_load(path.read_text('utf8'))
-        nodes = [node['ros__parameters'] for node in tree.values()]
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise DemoError(f'{path}: is not a ROS parameter file ({error})') from error
-    flat: dict[str, Any] = {}
-    for node in nodes:
-        flat.update(_flattened(node))
-    return {k: v for k, v in flat.items() if k not in ('use_sim_time', 'autostart')}
-
-
-def _flattened(tree: dict[str, Any], prefix: str = '') -> dict[str, Any]:
-    flat = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat.update(_flattened(value, f'{prefix}{key}.'))
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _write_parameters(parameters: dict[str, Any], path: Path) -> Path:
