@@ -13,6 +13,7 @@ from wamdiff_ros.model.config import ModelConfig, load_config
 from wamdiff_ros.model.image_processor import ImageProcessor
 from wamdiff_ros.model.weights import load_network
 from wamdiff_ros.runtime.engine import Engine, ImageFeatures
+from wamdiff_ros.runtime.options import PLAIN, EngineOptions
 
 GOLDEN = Path(__file__).parent / 'golden'
 VARIANTS = ('A_tied', 'B_untied')
@@ -74,13 +75,19 @@ def golden_prompt(name: str, config: ModelConfig) -> tuple[Prompt, list[str]]:
     return prompt_from_ids(ids, [grid(image) for image in images], config), images
 
 
-def golden_engine(variant: str, tmp_path: Path, norm_scale: float = 1.0, **fields) -> Engine:
+def golden_engine(
+    variant: str,
+    tmp_path: Path,
+    norm_scale: float = 1.0,
+    options: EngineOptions = PLAIN,
+    **fields,
+) -> Engine:
     """Load a golden checkpoint; `norm_scale` makes its random weights confident."""
     folder = checkpoint(variant, tmp_path, **fields)
     config = load_config(folder)
     network = load_network(folder, config, dtype=torch.float32, device=torch.device('cpu'))
     network.text.norm.weight.data *= norm_scale
-    return Engine(network)
+    return Engine(network, options)
 
 
 def features(engine: Engine, images: list[str]) -> list[ImageFeatures]:

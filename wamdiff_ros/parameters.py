@@ -212,6 +212,12 @@ class Parameters:
     threads: int = _parameter(
         0, 'CPU threads of the network; 0 leaves the choice to torch.', low=0, high=256
     )
+    runtime: str = _parameter(
+        'auto',
+        'How forwards run: one operation after another (eager), or captured or compiled once per '
+        'shape (graph); auto takes what was found to be faster on the device.',
+        choices=('auto', 'eager', 'graph'),
+    )
     min_pixels: int = _parameter(
         0,
         "Smallest image area after resizing [pixels]; 0 takes the checkpoint's own.",
@@ -249,6 +255,19 @@ class Parameters:
     top_p: float = _parameter(1.0, 'Nucleus sampling; 1 is off.', low=0.001, high=1.0)
     top_k: int = _parameter(0, 'Top-k sampling; 0 is off.', low=0, high=100_000)
     seed: int = _parameter(0, 'Seed of the sampling.', low=0, high=2**31 - 1)
+    rollouts: int = _parameter(
+        1,
+        'Trajectories decoded together from one prompt: the first is the plan, the others are '
+        'sampled at rollout_temperature, each with its own seed, and published as candidates.',
+        low=1,
+        high=64,
+    )
+    rollout_temperature: float = _parameter(
+        0.7,
+        'Sampling temperature of the further rollouts; 0 makes them all equal.',
+        low=0.0,
+        high=10.0,
+    )
 
     # Filled from camera.<name>.*, one per name in `cameras`; not a ROS parameter of its own.
     camera_settings: tuple[Camera, ...] = field(default=(), metadata={'ros': False})
@@ -288,6 +307,11 @@ class Parameters:
             raise ParameterError(
                 f'max_plan_age_s: {self.max_plan_age_s} s is not above deadline_s '
                 f'{self.deadline_s} s, so every plan would be too old when it is published'
+            )
+        if 0 < self.max_deceleration_mps2 < self.fallback_deceleration_mps2:
+            raise ParameterError(
+                f'fallback_deceleration_mps2: {self.fallback_deceleration_mps2} m/s^2 is above '
+                f'max_deceleration_mps2 {self.max_deceleration_mps2} m/s^2, lower one of the two'
             )
         if self.max_pixels and self.min_pixels > self.max_pixels:
             raise ParameterError(

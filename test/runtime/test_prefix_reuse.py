@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from golden_data import features, golden_engine, golden_prompt, prefill
 
 from wamdiff_ros.decoding.block_diffusion import BlockSettings, decode_blocks
-from wamdiff_ros.model.chat import prompt_from_ids
-from wamdiff_ros.runtime.engine import CAPACITY_STEP
+from wamdiff_ros.runtime.engine import CAPACITY_STEP, segment_ends
 from wamdiff_ros.runtime.kv_cache import KVCache
+from wamdiff_ros.runtime.options import PLAIN
 
+REUSE = replace(PLAIN, prefix_reuse=True)
 MASKED = torch.ones(1, 8, dtype=torch.bool)
 
 
@@ -16,36 +19,53 @@ def logits_after(engine, prompt, images):
     return reused, engine.denoise(block, MASKED)
 
 
-def changed(prompt, index, config, grids):
+def changed(prompt, index):
+    """Return a prompt with another token of text at `index`."""
     ids = list(prompt.token_ids)
     ids[index] = 99
-    return prompt_from_ids(ids, grids, config)
+    return replace(prompt, token_ids=tuple(ids))
 
 
-@pytest.mark.parametrize(('index', 'expected'), [(1, 0), (35, 32), (44, 40), (None, 40)])
-def test_whole_blocks_before_the_first_difference_are_reused_and_nothing_else(
-    index, expected, tmp_path
+# P2: images at 8 … 13 and 19 … 26 of 45 tokens, so segments end at 8, 24 and 45.
+@pytest.mark.parametrize(
+    ('index', 'expected'), [(1, 0), (7, 0), (15, 8), (18, 8), (30, 24), (44, 24), (None, 24)]
+)
+@pytest.mark.parametrize('fused', (False, True))
+def test_whole_segments_before_the_first_difference_are_reused_to_the_last_bit(
+    index, expected, fused, tmp_path
 ):
-    engine = golden_engine('A_tied', tmp_path, block_size=8)
+    options = replace(REUSE, fused_weights=fused)
+    engine = golden_engine('A_tied', tmp_path, options=options, block_size=8)
     prompt, names = golden_prompt('P2', engine.config)
+    assert segment_ends(prompt, 8) == [8, 24, 45]
     images = features(engine, names)
+    before = prompt
     if index is not None:
-        grids = [(1, 4, 6), (1, 8, 4)]
-        other = changed(prompt, index, engine.config, grids)
-    else:
-        other = prompt
-    engine.prefill([prompt], [images], 16)
+        before = changed(prompt, index)
+    engine.prefill([before], [images], 16)
     engine.commit(torch.full((1, 8), 3))  # an answer in the cache must not be taken for prompt
-    reused, warm = logits_after(engine, other, images)
+    reused, warm = logits_after(engine, prompt, images)
     assert reused == expected
+    warm_keys = engine._cache.keys[:, :, :, :45].clone()
     engine.reset()
-    cold_reused, cold = logits_after(engine, other, images)
+    cold_reused, cold = logits_after(engine, prompt, images)
     assert cold_reused == 0
-    torch.testing.assert_close(warm, cold, atol=1e-5, rtol=0)
+    assert torch.equal(warm, cold)
+    assert torch.equal(warm_keys, engine._cache.keys[:, :, :, :45])
+
+
+def test_segments_agree_with_one_prefill_over_the_whole_prompt(tmp_path):
+    logits = []
+    for number, options in enumerate((PLAIN, REUSE)):
+        engine = golden_engine('A_tied', tmp_path / str(number), options=options, block_size=8)
+        prompt, names = golden_prompt('P2', engine.config)
+        logits.append(logits_after(engine, prompt, features(engine, names))[1])
+        assert engine.prefill_forwards == (1, 3)[number]
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=0)
 
 
 def test_another_image_behind_the_same_placeholders_is_not_reused(tmp_path):
-    engine = golden_engine('A_tied', tmp_path, block_size=8)
+    engine = golden_engine('A_tied', tmp_path, options=REUSE, block_size=8)
     prompt, names = golden_prompt('P1', engine.config)
     (image,) = features(engine, names)
     dark = engine.encode_image('dark', torch.zeros(24, 1536).numpy(), (1, 4, 6))
@@ -58,7 +78,7 @@ def test_another_image_behind_the_same_placeholders_is_not_reused(tmp_path):
 
 
 def test_a_failed_prefill_leaves_no_false_prefix(tmp_path):
-    engine = golden_engine('A_tied', tmp_path, block_size=8)
+    engine = golden_engine('A_tied', tmp_path, options=REUSE, block_size=8)
     prompt, names = golden_prompt('P1', engine.config)
     images = features(engine, names)
     engine.prefill([prompt], [images], 8)

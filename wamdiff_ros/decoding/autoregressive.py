@@ -1,12 +1,12 @@
 """Plain autoregressive decoding: one token a forward, each predicted by the one before it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from .block_diffusion import Answer, Trace
-from .sampling import Sampling, sample
+from .sampling import Sampler, Sampling
 
 
 class TokenModel(Protocol):
@@ -31,17 +31,22 @@ def decode_tokens(
     sampling: Sampling,
     max_new_tokens: int,
     *,
+    samplings: Sequence[Sampling] | None = None,
     stop: Callable[[], bool] = lambda: False,
     trace: Trace | None = None,
 ) -> list[Answer]:
-    """Decode one answer per prompt; `stop` is asked before every forward."""
+    """Decode one answer per prompt; `stop` is asked before every forward.
+
+    `samplings` has one entry per answer where they differ.
+    """
     trace = Trace() if trace is None else trace
-    generator = sampling.generator(model.device)
+    sampler = Sampler(samplings or [sampling] * model.batch, model.device)
+    slot = torch.ones(model.batch, 1, dtype=torch.bool, device=model.device)
     answers: list[list[int]] = [[] for _ in range(model.batch)]
     finished = [False] * model.batch
     logits = model.first_logits()
     for index in range(max_new_tokens):
-        tokens, _ = sample(logits, sampling, generator)
+        tokens, _ = sampler(logits, slot)
         for row, token in enumerate(tokens.tolist()):
             finished[row] = finished[row] or token in eos_token_ids
             if not finished[row]:

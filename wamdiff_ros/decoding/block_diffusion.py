@@ -1,22 +1,22 @@
 """Block diffusion decoding (WAM-Diff2): blocks of B slots, denoised together, one after another.
 
 Each block starts fully masked. A denoising step predicts a token for every masked slot and
-unmasks those that the rule picks; the clean block is then committed to the KV cache and the next
-one starts. Labels are not shifted: slot i predicts its own token.
+unmasks those that the rule picks; the forward that first denoises the next block commits the
+clean one to the KV cache. Labels are not shifted: slot i predicts its own token.
 
 Deliberately different from the reference implementation: the mask token is never predicted,
 nothing after the end-of-sequence token is kept, and no commit is spent on a block that nobody
 will read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 import torch
 
-from .sampling import Sampling, sample
+from .sampling import Sampler, Sampling
 
 
 class Unmasking(Enum):
@@ -53,16 +53,44 @@ class BlockModel(Protocol):
     batch: int
     device: torch.device
 
-    def denoise(self, block: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
-        """Return logits float32 [m, vocab] of the m masked slots of block [n, B], row by row.
+    def denoise(
+        self, block: torch.Tensor, masked: torch.Tensor, before: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return logits float32 [m, vocab] of the m masked slots of block [n, L], row by row.
 
-        The slots see the prompt, the committed blocks and each other; nothing is kept.
+        The slots see the prompt, the committed blocks and each other; nothing is kept. L is B,
+        or several blocks of B, each of which sees those before it. `before` [n, B] is the clean
+        block in front of them, which is committed first. A model of static shapes returns the
+        logits of all n*L slots.
         """
         ...
 
-    def commit(self, block: torch.Tensor) -> None:
-        """Append the clean block [n, B] to what later blocks see."""
+
+class Pace(Protocol):
+    """Knows how much there is time for; asked before every forward."""
+
+    def blocks_at_once(self, left: int) -> int:
+        """Return how many of the `left` blocks the next forward is to denoise.
+
+        One, or all that the answer may still need if there is no time for a forward each.
+        """
         ...
+
+    def another_step(self, left: int) -> bool:
+        """Return whether a further step of this block fits before the `left` blocks after it."""
+        ...
+
+
+class Unhurried:
+    """All the time in the world."""
+
+    def blocks_at_once(self, left: int) -> int:
+        """See Pace."""
+        return 1
+
+    def another_step(self, left: int) -> bool:
+        """See Pace."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -80,6 +108,7 @@ class Trace:
     steps_per_block: list[int] = field(default_factory=list)
     commits: int = 0
     bulk_filled_slots: int = 0  # slots that took their last prediction when steps or time ran out
+    cut_short: bool = False  # by the pace, or by a stop within a block
     record: bool = False
     steps: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
@@ -90,35 +119,49 @@ def decode_blocks(
     settings: BlockSettings,
     max_new_tokens: int,
     *,
+    samplings: Sequence[Sampling] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    pace: Pace | None = None,
     trace: Trace | None = None,
 ) -> list[Answer]:
     """Decode one answer per prompt of `model`; the budget is rounded up to whole blocks.
 
-    `stop` is asked before every forward but the first; once true, decoding ends with what it has.
+    `samplings` has one entry per answer where they differ. `stop` is asked before every forward
+    but the first; once true, decoding ends with what it has. `pace` fills in what there is no
+    time to denoise: slots of a block with their newest predictions, or the whole rest of the
+    answer from one forward.
     """
     trace = Trace() if trace is None else trace
-    generator = settings.sampling.generator(model.device)
-    blocks = -(-max_new_tokens // settings.block_size)
+    pace = Unhurried() if pace is None else pace
+    sampler = Sampler(samplings or [settings.sampling] * model.batch, model.device)
+    left = -(-max_new_tokens // settings.block_size)
     answers: list[list[int]] = [[] for _ in range(model.batch)]
-    finished = [False] * model.batch
-    for index in range(blocks):
-        active = torch.tensor([not done for done in finished], device=model.device)
-        block, stopped = denoise_block(model, settings, active, generator, stop, trace)
+    ended, finished = [False] * model.batch, [False] * model.batch
+    before = None  # the newest clean block; the next forward commits it
+    while True:
+        count = pace.blocks_at_once(left)
+        left -= count
+        active = torch.tensor([not done for done in ended], device=model.device)
+
+        def another(left: int = left, count: int = count) -> bool:
+            return count == 1 and not stop() and pace.another_step(left)
+
+        block, hurried = denoise_block(
+            model, settings, active, before, count, sampler, another, trace
+        )
+        trace.commits += before is not None
         # The end is looked for only in a complete block: within one, later slots may be
         # unmasked before earlier ones.
         for row, tokens in enumerate(block.tolist()):
-            if not finished[row]:
+            if not ended[row]:
                 ends = [i for i, token in enumerate(tokens) if token in settings.eos_token_ids]
                 answers[row] += tokens[: ends[0]] if ends else tokens
+                ended[row] = bool(ends)
                 # An end that only fills a block for lack of time is not the model's.
-                finished[row] = bool(ends) and not stopped
-        if stopped or all(finished) or index == blocks - 1 or stop():
+                finished[row] = bool(ends) and not hurried
+        if count > 1 or left == 0 or all(ended) or stop():
             break
-        model.commit(block)
-        trace.commits += 1
-        if stop():
-            break
+        before = block
     return [Answer(tuple(tokens), done) for tokens, done in zip(answers, finished, strict=True)]
 
 
@@ -126,42 +169,52 @@ def denoise_block(
     model: BlockModel,
     settings: BlockSettings,
     active: torch.Tensor,
-    generator: torch.Generator | None,
-    stop: Callable[[], bool],
+    before: torch.Tensor | None,
+    count: int,
+    sampler: Sampler,
+    another: Callable[[], bool],
     trace: Trace,
 ) -> tuple[torch.Tensor, bool]:
-    """Return one clean block [n, B], and whether `stop` cut its denoising short.
+    """Return `count` clean blocks [n, count * B], and whether that was hurried.
 
-    Rows that are not `active` [n] are filled with EOS.
+    `before` is the clean block in front of them. After the first step, `another` says whether
+    there may be one more. Rows that are not `active` [n] are filled with EOS.
     """
-    size = settings.block_size
+    size = count * settings.block_size
     block = torch.full((model.batch, size), settings.mask_token_id, device=model.device)
     block[~active] = settings.eos_token_ids[0] if settings.eos_token_ids else 0
-    masked = active[:, None].expand_as(block).clone()  # [n, B]
-    counts = unmasked_per_step(size, settings.denoising_steps)
-    prediction = block.clone()
-    steps, stopped = 0, False
-    for count in counts:
-        if steps and not masked.any():
+    masked = active[:, None].expand_as(block).clone()  # [n, L]
+    prediction = block
+    counts = unmasked_per_step(settings.block_size, settings.denoising_steps)
+    dynamic = settings.unmasking is Unmasking.DYNAMIC
+    steps, hurried = 0, False
+    for share in counts:
+        if steps and dynamic and not masked.any():
             break
-        if steps and stop():
-            stopped = True
+        if steps and not another():
+            hurried = True
             break
-        logits = model.denoise(block, masked)  # [m, vocab]
+        logits = model.denoise(block, masked, before)  # [m, vocab]
+        before = None
         logits[:, settings.mask_token_id] = -torch.inf
-        tokens, probability = sample(logits, settings.sampling, generator)
-        prediction[masked] = tokens
-        confidence = torch.full(block.shape, -1.0, device=model.device)
-        confidence[masked] = probability
+        tokens, probability = sampler(logits, masked)
+        if len(tokens) < block.numel():
+            tokens = prediction.masked_scatter(masked, tokens)
+            probability = torch.zeros_like(masked, dtype=torch.float32).masked_scatter(
+                masked, probability
+            )
+        prediction = torch.where(masked, tokens.view_as(block), prediction)
+        confidence = torch.where(masked, probability.view_as(block), -1.0)
         if trace.record:
             trace.steps.append((block.clone(), prediction.clone(), confidence.clone()))
-        chosen = choose_slots(settings, confidence, masked, count)
+        chosen = choose_slots(settings, confidence, masked, share)
         block = torch.where(chosen, prediction, block)
-        masked &= ~chosen
+        masked = masked & ~chosen
         steps += 1
     trace.steps_per_block.append(steps)
     trace.bulk_filled_slots += int(masked.sum())
-    return torch.where(masked, prediction, block), stopped
+    trace.cut_short |= hurried
+    return torch.where(masked, prediction, block), hurried
 
 
 def choose_slots(

@@ -1,5 +1,6 @@
 """From logits to a token and the confidence in it, per slot."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,31 @@ class Sampling:
         if self.temperature == 0.0:
             return None
         return torch.Generator(device).manual_seed(self.seed)
+
+
+class Sampler:
+    """Chooses tokens for a batch of answers, each with a sampling of its own.
+
+    What an answer takes does not depend on what is decoded beside it.
+    """
+
+    def __init__(self, samplings: Sequence[Sampling], device: torch.device):
+        self._samplings = samplings
+        self._generators = [sampling.generator(device) for sampling in samplings]
+        self._greedy = all(generator is None for generator in self._generators)
+
+    def __call__(
+        self, logits: torch.Tensor, masked: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits float32 [m, vocab] of all slots, or of those `masked` [n, L] → as `sample`."""
+        if self._greedy or len(self._samplings) == 1:
+            return sample(logits, self._samplings[0], self._generators[0])
+        n, length = masked.shape
+        all_slots = logits.shape[0] == n * length
+        parts = logits.split([length] * n if all_slots else masked.sum(dim=1).tolist())
+        chosen = map(sample, parts, self._samplings, self._generators)
+        tokens, probabilities = zip(*chosen, strict=True)
+        return torch.cat(tokens), torch.cat(probabilities)
 
 
 def sample(

@@ -133,7 +133,21 @@ class TextTower(nn.Module):
         hidden states are wanted, which spares the last layer the others. Returns normed hidden
         states [n, rows, hidden].
         """
-        cos, sin = self.rope(positions)
+        return self.run(x, *self.rope(positions), attend, deepstack, rows)
+
+    def run(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        attend: Attend,
+        deepstack: Sequence[torch.Tensor] = (),
+        rows: slice | torch.Tensor = ALL,
+    ) -> torch.Tensor:
+        """Run the layers as `forward` does, with the rotations [n, 1, L, head_dim] at hand.
+
+        rows: a slice, or indices [r].
+        """
         for index, layer in enumerate(self.layers):
             wanted = rows if index == len(self.layers) - 1 else ALL
             x = layer(x, cos, sin, index, attend, wanted)

@@ -1,4 +1,10 @@
-"""Attention over the KV cache with torch's scaled_dot_product_attention: the reference backend."""
+"""Attention over the KV cache with torch's scaled_dot_product_attention: the reference backend.
+
+Each class is one forward's `attend` (model.text.Attend): it writes the forward's keys and values
+behind the committed slots and lets its queries see what they may.
+"""
+
+from collections.abc import Sequence
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -7,27 +13,99 @@ from .kv_cache import KVCache
 
 
 class SdpaAttend:
-    """Attention of one forward: writes its keys and values, sees them and all committed slots.
+    """Attention of one forward under a mask.
 
     `mask` is boolean, broadcastable to [n, 1, L, end] (True: visible), or None when everything is.
+    `rows` are the queries of the last layer, if it has fewer than L.
     """
 
-    def __init__(self, cache: KVCache, mask: torch.Tensor | None):
+    def __init__(self, cache: KVCache, mask: torch.Tensor | None, rows: slice | None = None):
         self._cache = cache
-        self._mask = mask
+        self._mask, self._rows = mask, rows
 
     def __call__(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> torch.Tensor:
         """See model.text.Attend."""
         end = self._cache.write(layer, key, value)
-        return scaled_dot_product_attention(
-            query,
-            self._cache.keys[layer, :, :, :end],
-            self._cache.values[layer, :, :, :end],
-            attn_mask=self._mask,
-            enable_gqa=True,
-        )
+        if query.shape[2] == 0:  # only keys and values are wanted
+            return query
+        mask = self._mask
+        if mask is not None and query.shape[2] < key.shape[2]:
+            mask = mask[:, :, self._rows]
+        keys, values = self._cache.own(layer, end)
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+
+
+class BlocksAttend:
+    """Attention of answer blocks: each sees the prefix, the blocks before it and itself.
+
+    A call per block needs no mask. `groups` are (queries, end) of one layer: how many of them, in
+    order, see the slots before `end`; `last` are those of the last layer. `visible` is bool
+    [n, 1, 1, slots], False for the padding of shorter prompts, or None.
+    """
+
+    def __init__(
+        self,
+        cache: KVCache,
+        groups: Sequence[tuple[int, int]],
+        last: Sequence[tuple[int, int]],
+        visible: torch.Tensor | None = None,
+    ):
+        self._cache = cache
+        self._groups, self._last = groups, last
+        self._queries = sum(count for count, _ in groups)
+        self._visible = visible
+
+    def __call__(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        """See model.text.Attend."""
+        self._cache.write(layer, key, value)
+        if query.shape[2] == 0:  # only keys and values are wanted
+            return query
+        groups = self._groups if query.shape[2] == self._queries else self._last
+        if len(groups) == 1:
+            return self._attend(layer, query, groups[0][1])
+        parts = query.split([count for count, _ in groups], dim=2)
+        outs = [
+            self._attend(layer, part, end) for part, (_, end) in zip(parts, groups, strict=True)
+        ]
+        return torch.cat(outs, dim=2)
+
+    def _attend(self, layer: int, query: torch.Tensor, end: int) -> torch.Tensor:
+        cache = self._cache
+        if cache.prefix is not None:
+            return _shared_prefix_attention(query, cache, layer, end)
+        keys, values = cache.own(layer, end)
+        mask = None if self._visible is None else self._visible[..., :end]
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+
+
+def _shared_prefix_attention(
+    query: torch.Tensor, cache: KVCache, layer: int, end: int
+) -> torch.Tensor:
+    """Query [n, heads, L, d] over one prefix for all n, and over the own slots of each.
+
+    All queries meet the prefix in one product, in which it is read once; one softmax spans both.
+    """
+    n, heads, length, d = query.shape
+    keys, values = cache.own(layer, end)  # [n, kv_heads, own, d]
+    kv_heads = keys.shape[1]
+    group = heads // kv_heads
+    prefix = slice(cache.first)
+    prefix_keys = cache.prefix.keys[layer, 0, :, prefix]  # [kv_heads, P, d]
+    prefix_values = cache.prefix.values[layer, 0, :, prefix]
+    # Queries of one key head side by side: [n, kv_heads, group * L, d].
+    query = query.reshape(n, kv_heads, group * length, d) * d**-0.5
+    together = query.transpose(0, 1).reshape(kv_heads, -1, d)
+    on_prefix = (together @ prefix_keys.mT).view(kv_heads, n, group * length, -1)
+    scores = torch.cat((on_prefix.transpose(0, 1), query @ keys.mT), dim=-1)
+    weight = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    shared = weight[..., prefix].transpose(0, 1).reshape(kv_heads, n * group * length, -1)
+    out = (shared @ prefix_values).view(kv_heads, n, group * length, d).transpose(0, 1)
+    out = out + weight[..., cache.first :] @ values
+    return out.reshape(n, heads, length, d)
 
 
 def block_causal_mask(start: int, end: int, block_size: int, lengths: torch.Tensor):

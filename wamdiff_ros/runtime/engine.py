@@ -2,7 +2,8 @@
 
 It implements what the decoders ask for (decoding.BlockModel and decoding.TokenModel). Prompts of
 unequal length may share a batch: the shorter ones are padded on the right in the cache, and no
-token ever sees the padding. Not responsible for text, images on disk, or trajectories.
+token ever sees the padding. One prompt may have several answers, which share its slots. Not
+responsible for text, images on disk, or trajectories.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,11 +13,16 @@ import torch
 
 from ..model.chat import Prompt
 from ..model.network import Network
-from .attention import SdpaAttend, block_causal_mask
+from ..model.text import ALL
+from .attention import BlocksAttend, SdpaAttend, block_causal_mask
+from .fused_text import FusedText
 from .kv_cache import KVCache
+from .options import PLAIN, EngineOptions
 
 # Capacity is rounded up to this many slots, so that a slightly longer prompt needs no new cache.
 CAPACITY_STEP = 256
+NONE = slice(0, 0)  # of the last layer's rows: only its keys and values are wanted
+LAST = slice(-1, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +38,24 @@ class ImageFeatures:
 class Engine:
     """Runs the network over a KV cache; lives in the inference thread."""
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, options: EngineOptions = PLAIN):
+        """Without options the plain reference; fused weights take over those of `network`."""
         self.network = network
         self.config = network.config
+        self.options = options
         weight = network.text.embed_tokens.weight
         self.device, self.dtype = weight.device, weight.dtype
-        self.batch = 0
+        self.batch = 0  # answers that are decoded together
         self.cache_allocations = 0
-        self._cache: KVCache | None = None
+        self.prefill_forwards = 0  # of the newest prefill
+        self._text = FusedText(network.text) if options.fused_weights else network.text
+        self._cache: KVCache | None = None  # of the prompts
+        self._forks: KVCache | None = None  # of the answers, where several share one prompt
+        self._answers: KVCache | None = None  # where answers are written: one of the two
         # One key per committed slot of a single prompt; empty after a batch.
         self._cached_tokens: list[Hashable] = []
         self._prompt_slots = 0
-        self._next_positions = self._padding = self._last_hidden = None  # set by prefill
+        self._cos = self._sin = self._visible = self._last_hidden = None  # set by prefill
 
     @property
     def backend(self) -> str:
@@ -70,99 +82,154 @@ class Engine:
         images: Sequence[Sequence[ImageFeatures]],
         new_tokens: int,
         *,
+        rollouts: int = 1,
         all_logits: bool = False,
     ) -> tuple[int, torch.Tensor | None]:
         """Put prompts into the cache, with room for `new_tokens` answer tokens each.
 
-        A single prompt reuses the cached whole blocks that it shares with the one before it.
-        Returns the number of reused tokens and, with `all_logits`, the logits [n, L, vocab].
+        A single prompt reuses the cached segments that it shares with the one before it, and may
+        get several answers (`rollouts`), which are then decoded together. Returns the number of
+        reused tokens and, with `all_logits`, the logits [n, L, vocab].
         """
         lengths = [len(prompt) for prompt in prompts]
-        longest = max(lengths)
+        n, longest = len(lengths), max(lengths)
+        if n > 1 and rollouts > 1:
+            raise ValueError(f'{rollouts} rollouts of {n} prompts; several need a single prompt')
         block = self.config.block_size
         # The last commit of a run is never needed, but its block is still written while denoising.
         room = -(-new_tokens // block) * block
-        fresh = self._reserve(len(prompts), longest + room)
+        limit = self.config.text.max_position
+        if longest + room > limit:
+            raise ValueError(
+                f'prompt and answer need {longest + room} tokens, the checkpoint was made for '
+                f'{limit}; lower max_pixels or max_new_tokens'
+            )
+        self._cache, fresh = self._reserved(self._cache, n, longest + room)
         keys = _token_keys(prompts[0], images[0])
+        ends = [longest]
         reused = 0
-        if len(prompts) == 1 and not fresh and not all_logits:
-            # The last token is always computed again: autoregressive decoding needs its logits.
-            shared = _common_prefix(self._cached_tokens, keys)
-            reused = min(shared, longest - 1) // block * block
+        if n == 1 and self.options.prefix_reuse and not all_logits:
+            ends = segment_ends(prompts[0], block)
+            if not fresh:
+                # The last segment is always computed: decoding may need its last hidden state.
+                shared = _common_prefix(self._cached_tokens, keys)
+                reused = max((end for end in ends[:-1] if end <= shared), default=0)
         cache = self._cache
         cache.rollback(reused)
         self._cached_tokens = []  # an exception below must not leave a false record
-        lengths_tensor = torch.tensor(lengths, device=self.device)
-        x, positions, deepstack = self._embed_prompts(prompts, images, reused, longest)
-        mask = block_causal_mask(reused, longest, block, lengths_tensor)
-        attend = SdpaAttend(cache, mask)
-        hidden = self.network.text(x, positions, attend, deepstack)
-        cache.commit(longest - reused)
-        self._cached_tokens = keys if len(prompts) == 1 else []
+        real = torch.tensor(lengths, device=self.device)
+        start = reused
+        ends = [end for end in ends if end > reused]
+        self.prefill_forwards = len(ends)
+        for end in ends:
+            rows = ALL
+            if self.options.last_rows and n == 1 and not all_logits:
+                rows = LAST if end == longest else NONE
+            hidden = self._prefill_segment(prompts, images, start, end, real, rows)
+            start = end
+        self._cached_tokens = keys if n == 1 else []
         self._prompt_slots = longest
-        self._next_positions = torch.tensor(
-            [prompt.next_position for prompt in prompts], device=self.device
-        )
         # Padding between a short prompt and its answer stays hidden for good.
-        self._padding = None if min(lengths) == longest else lengths_tensor
-        rows = torch.arange(len(prompts), device=self.device)
-        self._last_hidden = hidden[rows, lengths_tensor - 1 - reused]
+        self._visible = None
+        if min(lengths) < longest:
+            slots = torch.arange(longest + room, device=self.device)
+            visible = (slots < real[:, None]) | (slots >= longest)
+            self._visible = visible[:, None, None]  # [n, 1, 1, slots]
+        following = torch.tensor([[p.next_position] for p in prompts], device=self.device)
+        positions = (following + torch.arange(room, device=self.device)).expand(3, -1, -1)
+        self._cos, self._sin = self.network.text.rope(positions)
+        self._last_hidden = hidden[:, -1] if n == 1 else hidden[torch.arange(n), real - 1]
+        self._fork(rollouts, room)
         return reused, self.network.head(hidden) if all_logits else None
 
     @torch.inference_mode()
-    def denoise(self, block: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    def denoise(
+        self, block: torch.Tensor, masked: torch.Tensor, before: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """See BlockModel.denoise."""
-        return self.network.head(self._forward(block)[masked])
+        if before is not None and not self.options.folded_commit:
+            self.commit(before)
+            before = None
+        skip, tokens = 0, block
+        if before is not None:
+            skip, tokens = before.shape[1], torch.cat((before, block), dim=1)
+        rows = ALL
+        if self.options.last_rows:
+            # In its first step a block is all masked; later ones differ between answers.
+            first = skip or block.shape[1] > self.config.block_size
+            whole = first or self.batch > 1
+            rows = slice(skip, None) if whole else masked[0].nonzero()[:, 0]
+        hidden = self._forward(tokens, rows)
+        if skip:
+            self._answers.commit(skip)
+        if isinstance(rows, torch.Tensor):
+            return self.network.head(hidden[0])
+        hidden = hidden[:, -block.shape[1] :]
+        return self.network.head(hidden[masked])
 
     @torch.inference_mode()
     def commit(self, block: torch.Tensor) -> None:
-        """See BlockModel.commit."""
-        self._forward(block)
-        self._cache.commit(block.shape[1])
+        """Append the clean block [n, B] to what later blocks see."""
+        self._forward(block, NONE if self.options.last_rows else ALL)
+        self._answers.commit(block.shape[1])
 
     def first_logits(self) -> torch.Tensor:
         """See TokenModel.first_logits."""
-        return self.network.head(self._last_hidden)
+        return self.network.head(self._last_hidden).expand(self.batch, -1)
 
     @torch.inference_mode()
     def append(self, tokens: torch.Tensor) -> torch.Tensor:
         """See TokenModel.append."""
         hidden = self._forward(tokens[:, None])
-        self._cache.commit(1)
+        self._answers.commit(1)
         return self.network.head(hidden[:, 0])
 
-    def _forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Answer tokens [n, L] behind the committed slots → hidden [n, L, h]; keeps nothing."""
-        cache = self._cache
-        length = tokens.shape[1]
-        done = cache.length - self._prompt_slots
-        offsets = torch.arange(done, done + length, device=self.device)
-        positions = (self._next_positions[:, None] + offsets).expand(3, -1, -1)  # [3, n, L]
-        mask = None
-        if self._padding is not None:
-            slots = torch.arange(cache.length + length, device=self.device)
-            visible = (slots < self._padding[:, None]) | (slots >= self._prompt_slots)
-            mask = visible[:, None, None]  # [n, 1, 1, end]
-        x = self.network.text.embed_tokens(tokens)
-        return self.network.text(x, positions, SdpaAttend(cache, mask))
+    def _forward(self, tokens: torch.Tensor, rows: slice | torch.Tensor = ALL) -> torch.Tensor:
+        """Answer tokens [n, L] behind the committed slots → hidden [n, rows, h]; keeps nothing.
 
-    def _reserve(self, batch: int, slots: int) -> bool:
-        """Make sure of a cache that is large enough; return whether it is a new, empty one."""
-        cache = self._cache
+        L is one token, or whole blocks, each of which sees those before it.
+        """
+        cache, length = self._answers, tokens.shape[1]
+        done = cache.length - self._prompt_slots
+        cos, sin = (part[:, :, done : done + length] for part in (self._cos, self._sin))
+        size = min(self.config.block_size, length)
+        groups = [(size, cache.length + end) for end in range(size, length + 1, size)]
+        if isinstance(rows, slice):
+            last = groups[len(groups) - len(range(length)[rows]) // size :]
+        else:
+            last = [(len(rows), cache.length + length)]
+        attend = BlocksAttend(cache, groups, last, self._visible)
+        x = self.network.text.embed_tokens(tokens)
+        return self._text.run(x, cos, sin, attend, (), rows)
+
+    def _prefill_segment(
+        self, prompts, images, start: int, end: int, lengths: torch.Tensor, rows: slice
+    ) -> torch.Tensor:
+        """Put the tokens start … end-1 of each prompt into the cache → hidden [n, rows, h]."""
+        x, positions, deepstack = self._embed_prompts(prompts, images, start, end)
+        mask = block_causal_mask(start, end, self.config.block_size, lengths)
+        attend = SdpaAttend(self._cache, mask, rows)
+        cos, sin = self.network.text.rope(positions)
+        hidden = self._text.run(x, cos, sin, attend, deepstack, rows)
+        self._cache.commit(end - start)
+        return hidden
+
+    def _fork(self, rollouts: int, room: int) -> None:
+        """Let `rollouts` answers go on from the prompts in the cache; one goes on in place."""
+        if rollouts == 1:
+            self._answers = self._cache
+        else:
+            self._forks, _ = self._reserved(self._forks, rollouts, room)
+            self._answers = self._cache.fork(self._forks)
+        self.batch = self._answers.batch
+
+    def _reserved(self, cache: KVCache | None, batch: int, slots: int) -> tuple[KVCache, bool]:
+        """Return a cache that is large enough, and whether it is a new one."""
         if cache is not None and cache.batch == batch and cache.capacity >= slots:
-            return False
-        limit = self.config.text.max_position
-        if slots > limit:
-            raise ValueError(
-                f'prompt and answer need {slots} tokens, the checkpoint was made for {limit}; '
-                'lower max_pixels or max_new_tokens'
-            )
+            return cache, False
         capacity = -(-slots // CAPACITY_STEP) * CAPACITY_STEP
-        self._cache = None  # free the old one first
-        self._cache = KVCache(self.config.text, batch, capacity, self.dtype, self.device)
-        self.batch = batch
         self.cache_allocations += 1
-        return True
+        return KVCache(self.config.text, batch, capacity, self.dtype, self.device), True
 
     def _embed_prompts(self, prompts, images, start: int, end: int):
         """Embed the tokens start … end-1 of each prompt, images in their places.
@@ -174,8 +241,9 @@ class Engine:
         ids = torch.zeros(n, end, dtype=torch.long)
         positions = torch.zeros(3, n, end, dtype=torch.long)
         for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt.token_ids)
-            positions[:, row, : len(prompt)] = prompt.positions
+            length = min(len(prompt), end)
+            ids[row, :length] = torch.tensor(prompt.token_ids[:length])
+            positions[:, row, :length] = prompt.positions[:, :length]
         x = self.network.text.embed_tokens(ids[:, start:].to(self.device))
         depth = max((len(image.deepstack) for row in images for image in row), default=0)
         deepstack = [torch.zeros_like(x) for _ in range(depth)]
@@ -185,13 +253,26 @@ class Engine:
                     raise ValueError(
                         f'{count} placeholders for an image of {image.tokens.shape[0]} tokens'
                     )
-                skip = max(0, start - first)  # an image may straddle the reused prefix
-                if skip < count:
-                    place = slice(first + skip - start, first + count - start)
-                    x[row, place] = image.tokens[skip:].to(x.dtype)
+                # An image may straddle either end.
+                part = slice(max(0, start - first), min(count, end - first))
+                if part.start < part.stop:
+                    place = slice(first + part.start - start, first + part.stop - start)
+                    x[row, place] = image.tokens[part].to(x.dtype)
                     for layer, feature in zip(deepstack, image.deepstack, strict=True):
-                        layer[row, place] = feature[skip:].to(x.dtype)
+                        layer[row, place] = feature[part].to(x.dtype)
         return x, positions[:, :, start:].to(self.device), deepstack
+
+
+def segment_ends(prompt: Prompt, block_size: int) -> list[int]:
+    """Return where the segments end in which a prompt is prefilled and reused, in order.
+
+    The text before the images, then each image, as far as they fill whole chunks of `block_size`,
+    then the rest. How a kernel rounds depends on the shapes that it is given, so what is reused is
+    equal to the last bit only if a cold start computes it in the same pieces.
+    """
+    ends = {first // block_size * block_size for first, _ in prompt.images[:1]}
+    ends |= {(first + count) // block_size * block_size for first, count in prompt.images}
+    return [*sorted(end for end in ends if 0 < end < len(prompt)), len(prompt)]
 
 
 def _token_keys(prompt: Prompt, images: Sequence[ImageFeatures]) -> list[Hashable]:

@@ -6,8 +6,10 @@ two questions about the same images, so the second reuses the cached prefix of t
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +38,11 @@ from ..types import (
     StageTimings,
 )
 from .engine import Engine, ImageFeatures
+from .options import EngineOptions
+from .pace import Costs, DeadlinePace
 
 BUNDLED_MODEL = ('models', 'nano')
+REMEMBERED_ANSWERS = 16  # the longest of them is how long the next one is expected to be
 
 
 class PlanningSession:
@@ -51,6 +56,7 @@ class PlanningSession:
         templates: PromptTemplates,
         parameters: Parameters,
         model_name: str,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ):
         self.model_name = model_name
         self._engine = engine
@@ -61,10 +67,21 @@ class PlanningSession:
         # Of the newest observation only: its description needs them again.
         self._encoded: dict[str, tuple[np.ndarray, ImageFeatures]] = {}  # by camera
         self._image_numbers = itertools.count()
+        self._clock_ns = clock_ns
+        self._costs = Costs()
+        self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
         config = engine.config
         self._sampling = Sampling(
             parameters.temperature, parameters.top_k, parameters.top_p, parameters.seed
         )
+        self._rollouts = [self._sampling] + [
+            replace(
+                self._sampling,
+                temperature=parameters.rollout_temperature,
+                seed=parameters.seed + index,
+            )
+            for index in range(1, parameters.rollouts)
+        ]
         self._settings = None
         if config.block_size > 1:
             self._settings = BlockSettings(
@@ -84,8 +101,12 @@ class PlanningSession:
         *,
         progress: Callable[[str], None] = lambda text: None,
         cancelled: Callable[[], bool] = lambda: False,
+        options: EngineOptions | None = None,
     ) -> 'PlanningSession':
-        """Load the checkpoint that `parameters` name; raises CheckpointError or LoadCancelled."""
+        """Load the checkpoint that `parameters` name; raises CheckpointError or LoadCancelled.
+
+        `options` are for measuring and tests; by default the engine's faster paths are on.
+        """
         if parameters.threads:
             torch.set_num_threads(parameters.threads)
         model_dir = Path(parameters.model_dir or share_path(*BUNDLED_MODEL)).expanduser()
@@ -101,8 +122,9 @@ class PlanningSession:
         network = load_network(
             model_dir, config, dtype=dtype, device=device, progress=progress, cancelled=cancelled
         )
+        engine = Engine(network, options or EngineOptions())
         session = cls(
-            Engine(network), tokenizer, processor, templates, parameters, model_dir.resolve().name
+            engine, tokenizer, processor, templates, parameters, model_dir.resolve().name
         )
         progress('warming up')
         session._warm_up()
@@ -118,27 +140,45 @@ class PlanningSession:
         self._encoded = {}
         self._engine.reset()
 
-    def plan(self, observation: Observation) -> PlanningResult:
-        """Answer the navigation prompt; a bad answer gives a reason instead of a plan."""
+    def plan(self, observation: Observation, deadline_s: float | None = None) -> PlanningResult:
+        """Answer the navigation prompt; a bad answer gives a reason instead of a plan.
+
+        `deadline_s` is a time of time.monotonic(). What there is no time to denoise until then is
+        filled in at once, which `cut_short` and the counts of the result say.
+        """
         clock = _StageClock()
         parts = navigation_turn(self._templates, observation)
-        answer, counts = self._answer(
-            parts, observation.frames, self._parameters.max_new_tokens, clock, 'decode'
+        pace = None
+        if deadline_s is not None:
+            deadline_ns = round(deadline_s * 1e9) - self._costs.estimate_ns('trajectory')
+            pace = self._pace(deadline_ns)
+        answers, trace, counts = self._answer(
+            parts,
+            observation.frames,
+            self._parameters.max_new_tokens,
+            clock,
+            'decode',
+            pace=pace,
+            samplings=self._rollouts,
         )
-        text = self._tokenizer.decode(answer.token_ids)
+        if answers[0].finished and self._settings is not None:
+            self._answer_blocks.append(len(trace.steps_per_block))
+        texts = [self._tokenizer.decode(answer.token_ids) for answer in answers]
+        start_ns = self._clock_ns()
         with clock('trajectory'):
-            parsed = parse_waypoints(text)
-            plan, reason = None, ''
-            if isinstance(parsed, Refusal):
-                reason = f'answer refused: {parsed.reason}'
-            else:
-                trajectory = trajectory_from_waypoints(
-                    parsed.xy_base_m,
-                    observation.ego.velocity_base_mps,
-                    self._parameters.point_interval_s,
-                )
-                plan = Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory)
-        return PlanningResult(observation.t0_ns, plan, reason, text, clock.timings(), counts)
+            plan, reason = self._read(texts[0], observation)
+            candidates = [self._read(text, observation)[0] for text in texts[1:]]
+        self._costs.note('trajectory', self._clock_ns() - start_ns)
+        return PlanningResult(
+            observation.t0_ns,
+            plan,
+            reason,
+            texts[0],
+            clock.timings(),
+            counts,
+            tuple(candidate for candidate in candidates if candidate is not None),
+            trace.cut_short,
+        )
 
     def describe(
         self, observation: Observation, stop: Callable[[], bool] = lambda: False
@@ -149,7 +189,7 @@ class PlanningSession:
         """
         clock = _StageClock()
         parts = description_turn(self._templates, observation)
-        answer, _ = self._answer(
+        (answer,), _, _ = self._answer(
             parts,
             observation.frames,
             self._parameters.description_max_tokens,
@@ -177,50 +217,81 @@ class PlanningSession:
         clock: '_StageClock',
         stage: str,
         stop: Callable[[], bool] = lambda: False,
-    ) -> tuple[Answer, InferenceCounts]:
-        """Encode what is new, prefill what is not cached, decode."""
+        pace: DeadlinePace | None = None,
+        samplings: Sequence[Sampling] = (),
+    ) -> tuple[list[Answer], Trace, InferenceCounts]:
+        """Encode what is new, prefill what is not cached, decode an answer per sampling."""
         engine = self._engine
+        samplings = samplings or [self._sampling]
         features, encoded = self._encode(frames, clock)
         with clock('prefill' if stage == 'decode' else f'{stage}_prefill'):
             turn = [part.index if isinstance(part, Image) else part.text for part in parts]
             grids = [image.grid for image in features]
             prompt = user_prompt(turn, grids, self._tokenizer, engine.config)
             used = [features[part.index] for part in parts if isinstance(part, Image)]
-            reused, _ = engine.prefill([prompt], [used], max_new_tokens)
+            reused, _ = engine.prefill([prompt], [used], max_new_tokens, rollouts=len(samplings))
         trace = Trace()
         with clock(stage):
             if self._settings is None:
-                (answer,) = decode_tokens(
+                answers = decode_tokens(
                     engine,
                     engine.config.eos_token_ids,
                     self._sampling,
                     max_new_tokens,
-                    stop=stop,
+                    samplings=samplings,
+                    stop=stop if pace is None else pace.is_over,
                     trace=trace,
                 )
             else:
-                (answer,) = decode_blocks(
-                    engine, self._settings, max_new_tokens, stop=stop, trace=trace
+                answers = decode_blocks(
+                    engine,
+                    self._settings,
+                    max_new_tokens,
+                    samplings=samplings,
+                    stop=stop,
+                    pace=pace,
+                    trace=trace,
                 )
+            if pace is not None:
+                pace.end()
         counts = InferenceCounts(
             vision_forwards=encoded,
-            prefill_forwards=1,
+            prefill_forwards=engine.prefill_forwards,
             denoising_forwards=sum(trace.steps_per_block),
-            commit_forwards=trace.commits,
+            commit_forwards=0 if engine.options.folded_commit else trace.commits,
             prompt_tokens=len(prompt),
             reused_prefix_tokens=reused,
-            answer_tokens=len(answer.token_ids),
+            answer_tokens=len(answers[0].token_ids),
+            bulk_filled_tokens=trace.bulk_filled_slots,
         )
-        return answer, counts
+        return answers, trace, counts
+
+    def _pace(self, deadline_ns: int) -> DeadlinePace:
+        """Return the pace of an answer that has to be there at `deadline_ns`."""
+        size = self._engine.config.block_size
+        budget = -(-self._parameters.max_new_tokens // size)
+        expected = max(self._answer_blocks, default=budget)
+        return DeadlinePace(self._costs, self._clock_ns, deadline_ns, expected)
+
+    def _read(self, text: str, observation: Observation) -> tuple[Plan | None, str]:
+        """Return the plan that an answer's text holds, or None and the reason."""
+        parsed = parse_waypoints(text)
+        if isinstance(parsed, Refusal):
+            return None, f'answer refused: {parsed.reason}'
+        trajectory = trajectory_from_waypoints(
+            parsed.xy_base_m,
+            observation.ego.velocity_base_mps,
+            self._parameters.point_interval_s,
+        )
+        return Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory), ''
 
     def _encode(self, frames: Sequence[CameraFrame], clock: '_StageClock'):
         """Return the features of the frames, and how many had to be encoded."""
         kept: dict[str, tuple[np.ndarray, ImageFeatures]] = {}
         encoded = 0
         for frame in frames:
-            # A frame is decoded once and never written to, so the same array is the same image.
             rgb, known = self._encoded.get(frame.camera, (None, None))
-            if rgb is not frame.rgb:
+            if not _equal_images(rgb, frame.rgb):
                 with clock('preprocess'):
                     patches, grid = self._processor.patches(frame.rgb)
                 with clock('vision'):
@@ -231,10 +302,22 @@ class PlanningSession:
         return [known for _, known in kept.values()], encoded
 
     def _warm_up(self) -> None:
-        """Run every kind of forward once, so that the first tick does not pay for first use."""
+        """Run every kind of forward, so that no tick pays for first use and costs are known."""
         blank = CameraFrame('warm_up', 0, np.zeros((256, 448, 3), np.uint8))
-        block = self._engine.config.block_size
-        self._answer([Image(0)], [blank], 2 * block, _StageClock(), 'decode')
+        tokens = self._parameters.max_new_tokens
+        over_ns = self._clock_ns()
+        # At ease, and so late that the whole rest is filled in at once.
+        for deadline_ns in (None, over_ns + 10**12, over_ns + 10**12, over_ns, over_ns):
+            pace = None if deadline_ns is None else self._pace(deadline_ns)
+            self._answer(
+                [Image(0)],
+                [blank],
+                tokens,
+                _StageClock(),
+                'decode',
+                pace=pace,
+                samplings=self._rollouts,
+            )
         self.reset()
 
 
@@ -255,6 +338,16 @@ class _StageClock:
 
     def timings(self) -> StageTimings:
         return StageTimings(tuple(self._stages.items()))
+
+
+def _equal_images(known: np.ndarray | None, rgb: np.ndarray) -> bool:
+    """Compare by content: a camera that stands still may send a frame again."""
+    if known is None or known.shape != rgb.shape:
+        return False
+    # A coarse look tells nearly all different images apart.
+    return known is rgb or (
+        np.array_equal(known[::16, ::16], rgb[::16, ::16]) and np.array_equal(known, rgb)
+    )
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,104 @@
+"""The language tower for inference: the same layers in fewer and larger steps.
+
+Query, key and value are one matrix, gate and up another, and residuals are added inside the
+products. The tower's own weights become views of the fused ones, so that nothing is held twice
+and the plain tower still runs. Results differ from the plain tower's by rounding only.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import linear, rms_norm, silu
+
+from ..model.text import ALL, Attend, Layer, TextTower
+
+
+class FusedText:
+    """Has `run` of model.text.TextTower; not a module, holds no weights of its own."""
+
+    def __init__(self, tower: TextTower):
+        self._layers = [_FusedLayer(layer) for layer in tower.layers]
+        self._norm = tower.norm
+        half = tower.layers[0].self_attn.head_dim // 2
+        sign = torch.ones(2 * half, device=tower.norm.weight.device)
+        sign[:half] = -1.0
+        self._sign = sign  # of the sine on either half, once the halves have changed places
+
+    def run(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        attend: Attend,
+        deepstack: Sequence[torch.Tensor] = (),
+        rows: slice | torch.Tensor = ALL,
+    ) -> torch.Tensor:
+        """See model.text.TextTower.run."""
+        cos, sin = cos.transpose(1, 2), (sin * self._sign).transpose(1, 2)  # [n, L, 1, d]
+        last = len(self._layers) - 1
+        for index, layer in enumerate(self._layers):
+            wanted = rows if index == last else ALL
+            x = layer(x, cos, sin, index, attend, wanted)
+            if index < len(deepstack):
+                x = x + deepstack[index][:, wanted]
+        return self._norm(x)
+
+
+class _FusedLayer:
+    def __init__(self, layer: Layer):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.qkv = _stack(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.gate_up = _stack(mlp.gate_proj, mlp.up_proj)
+        self.out = attention.o_proj.weight.t()
+        self.down = mlp.down_proj.weight.t()
+        self.head_dim = d = attention.head_dim
+        self.heads = attention.q_proj.out_features // d
+        self.rotated = self.heads + attention.k_proj.out_features // d  # heads of query and key
+        self.eps = attention.q_norm.eps
+        self.qk_weight = torch.cat(
+            (
+                attention.q_norm.weight.float().expand(self.heads, d),
+                attention.k_norm.weight.float().expand(self.rotated - self.heads, d),
+            )
+        )
+        self.input_weight = layer.input_layernorm.weight
+        self.mlp_weight = layer.post_attention_layernorm.weight
+
+    def __call__(self, x, cos, sin, layer: int, attend: Attend, rows) -> torch.Tensor:
+        """x [n, L, hidden] → [n, rows, hidden]."""
+        qkv = linear(_norm(x, self.input_weight, self.eps), self.qkv)
+        qkv = qkv.unflatten(-1, (-1, self.head_dim))  # [n, L, heads, d]
+        qk = rms_norm(qkv[:, :, : self.rotated].float(), (self.head_dim,), None, self.eps)
+        qk = qk * self.qk_weight
+        half = self.head_dim // 2
+        qk = torch.addcmul(qk * cos, qk.roll(half, -1), sin).to(x.dtype)
+        query, key = qk[:, :, : self.heads], qk[:, :, self.heads :]
+        value = qkv[:, :, self.rotated :]
+        if rows is not ALL:
+            query, x = query[:, rows], x[:, rows]
+        out = attend(layer, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+        x = _add_product(x, out.transpose(1, 2).flatten(2), self.out)
+        gate, up = linear(_norm(x, self.mlp_weight, self.eps), self.gate_up).chunk(2, dim=-1)
+        return _add_product(x, silu(gate).mul_(up), self.down)
+
+
+def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Do as model.text.RMSNorm does, in one call where no rounding lies between."""
+    if x.dtype == torch.float32:
+        return rms_norm(x, x.shape[-1:], weight, eps)
+    return rms_norm(x.float(), x.shape[-1:], None, eps).to(x.dtype) * weight
+
+
+def _add_product(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """x [n, L, a] + left [n, L, b] @ right [b, a]."""
+    return torch.addmm(x.flatten(0, 1), left.flatten(0, 1), right).view(x.shape)
+
+
+def _stack(*projections: nn.Linear) -> torch.Tensor:
+    """Return the projections' weights as one matrix, of which each becomes a view."""
+    weight = torch.cat([projection.weight.data for projection in projections])
+    parts = weight.split([projection.out_features for projection in projections])
+    for projection, part in zip(projections, parts, strict=True):
+        projection.weight.data = part
+    return weight
