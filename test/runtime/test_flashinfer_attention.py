@@ -7,7 +7,7 @@ import torch
 
 from wamdiff_ros.model.config import TextConfig
 from wamdiff_ros.runtime import flashinfer_attention
-from wamdiff_ros.runtime.attention import SdpaAttend, block_causal_mask
+from wamdiff_ros.runtime.attention import BlocksAttend, SdpaAttend, block_causal_mask
 from wamdiff_ros.runtime.flashinfer_attention import (
     FlashInferUnavailable,
     flashinfer_kernels,
@@ -15,7 +15,7 @@ from wamdiff_ros.runtime.flashinfer_attention import (
     refusal,
 )
 from wamdiff_ros.runtime.kv_cache import KVCache
-from wamdiff_ros.runtime.paged_attention import PagedAttention
+from wamdiff_ros.runtime.paged_attention import PagedCache
 
 CUDA = torch.device('cuda')
 
@@ -105,63 +105,69 @@ def attend_both(attends, queries, batch=1, seed=0):
         torch.testing.assert_close(mine, wanted, atol=2e-2, rtol=2e-2)
 
 
+def both_caches(kernels):
+    config = text_config()
+    return (
+        PagedCache(config, 1, 1200, torch.bfloat16, CUDA, kernels),
+        KVCache(config, 1, 1200, torch.bfloat16, CUDA),
+    )
+
+
+def prefill_both(cache, contiguous, length):
+    mask = block_causal_mask(0, length, 32, torch.tensor([length], device=CUDA))
+    attend_both(
+        (cache.prompt_attend(0, length, 32, [length]), SdpaAttend(contiguous, mask)), length
+    )
+    cache.commit(length)
+    contiguous.commit(length)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize('length', [1, 15, 16, 64, 263, 1000])
 def test_flashinfer_equals_sdpa_at_several_lengths(length, kernels):
-    config = text_config()
-    attention = PagedAttention(config, 1, 1200, torch.bfloat16, CUDA, kernels)
-    cache = KVCache(config, 1, 1200, torch.bfloat16, CUDA)
-    mask = block_causal_mask(0, length, 32, torch.tensor([length], device=CUDA))
-    attend_both((attention.prefill(0, [length], 32), SdpaAttend(cache, mask)), length)
-    attention.commit([length])
-    cache.commit(length)
+    cache, contiguous = both_caches(kernels)
+    prefill_both(cache, contiguous, length)
     for block in range(3):
-        attend_both((attention.answer([32]), SdpaAttend(cache, None)), 32, seed=block)
-        attention.commit([32])
+        pairs = [(32, cache.length + 32)]
+        attends = cache.blocks_attend(pairs, pairs), BlocksAttend(contiguous, pairs, pairs)
+        attend_both(attends, 32, seed=block)
         cache.commit(32)
+        contiguous.commit(32)
+    both = [(32, cache.length + 32), (32, cache.length + 64)]  # a folded commit
+    attends = cache.blocks_attend(both, both), BlocksAttend(contiguous, both, both)
+    attend_both(attends, 64)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize('length', [32, 263])
-def test_flashinfer_rollouts_on_one_prefix_equal_sdpa_on_copies(length, kernels):
-    config = text_config()
-    attention = PagedAttention(
-        config, 1, 1200, torch.bfloat16, CUDA, kernels, forks=4, fork_capacity=64
-    )
-    cache = KVCache(config, 4, 1200, torch.bfloat16, CUDA)
-    key, value = random_heads(2, length, 1), random_heads(2, length, 2)
-    attend = attention.prefill(0, [length], 32)
-    for layer in range(2):
-        attend(layer, random_heads(6, length, 3), key, value)
-        cache.write(layer, key.expand(4, -1, -1, -1), value.expand(4, -1, -1, -1))
-    attention.commit([length])
-    cache.commit(length)
-    attention.fork(4)
-    attend_both((attention.answer([32]), SdpaAttend(cache, None)), 32, batch=4)
+def test_flashinfer_rollouts_on_one_prefix_equal_sdpa(length, kernels):
+    cache, contiguous = both_caches(kernels)
+    prefill_both(cache, contiguous, length)
+    forks = PagedCache(text_config(), 4, 64, torch.bfloat16, CUDA, kernels)
+    contiguous_forks = KVCache(text_config(), 4, 64, torch.bfloat16, CUDA)
+    cache.fork(forks)
+    contiguous.fork(contiguous_forks)
+    pairs = [(32, length + 32)]
+    attends = forks.blocks_attend(pairs, pairs), BlocksAttend(contiguous_forks, pairs, pairs)
+    attend_both(attends, 32, batch=4)
 
 
 @pytest.mark.gpu
 def test_a_captured_flashinfer_forward_follows_new_plans(kernels):
     """Captured once, replayed at other lengths, equal to eager each time."""
-    config = text_config()
-    attention = PagedAttention(config, 1, 1200, torch.bfloat16, CUDA, kernels)
-    cache = KVCache(config, 1, 1200, torch.bfloat16, CUDA)
+    cache, contiguous = both_caches(kernels)
     graph, static = torch.cuda.CUDAGraph(), None
     for length in (40, 72, 400, 41):
-        attention.rollback(0)
         cache.rollback(0)
-        prompt = [random_heads(h, length, i) for i, h in enumerate((6, 2, 2))]
-        attend = attention.prefill(0, [length], 32)
-        for layer in range(2):
-            attend(layer, *prompt)
-            cache.write(layer, *prompt[1:])
-        attention.commit([length])
-        cache.commit(length)
-        block = [random_heads(h, 32, 10 + i) for i, h in enumerate((6, 2, 2))]
-        attend = attention.answer([32])
+        contiguous.rollback(0)
+        prefill_both(cache, contiguous, length)
+        block = [random_heads(heads, 32, 10 + i) for i, heads in enumerate((6, 2, 2))]
+        pairs = [(32, length + 32)]
+        attend = cache.blocks_attend(pairs, pairs, static=True)
         if static is None:
             static = [tensor.clone() for tensor in block]
             stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 attend(0, *static)  # first use compiles and loads kernels
             stream.synchronize()
@@ -170,5 +176,28 @@ def test_a_captured_flashinfer_forward_follows_new_plans(kernels):
         for buffer, tensor in zip(static, block, strict=True):
             buffer.copy_(tensor)
         graph.replay()
-        wanted = SdpaAttend(cache, None)(0, *block)
+        wanted = BlocksAttend(contiguous, pairs, pairs)(0, *block)
         torch.testing.assert_close(out, wanted, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.gpu
+def test_a_planned_forward_neither_waits_for_the_device_nor_copies_from_the_host(kernels):
+    cache, contiguous = both_caches(kernels)
+    prefill_both(cache, contiguous, 263)
+    pairs = [(32, 295)]
+    attend = cache.blocks_attend(pairs, pairs, static=True)
+    block = [random_heads(heads, 32, i) for i, heads in enumerate((6, 2, 2))]
+    attend(0, *block)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    ) as profile:
+        torch.cuda.set_sync_debug_mode('error')
+        try:
+            attend(0, *block)
+        finally:
+            torch.cuda.set_sync_debug_mode('default')
+    names = {event.key for event in profile.key_averages()}
+    forbidden = {'cudaMalloc', 'cudaDeviceSynchronize', 'cudaStreamSynchronize'}
+    assert not names & forbidden
+    assert not [name for name in names if 'Memcpy HtoD' in name or 'Memcpy DtoH' in name]

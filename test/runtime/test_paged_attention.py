@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from wamdiff_ros.model.config import TextConfig
 from wamdiff_ros.model.text import TextTower
-from wamdiff_ros.runtime.attention import SdpaAttend, block_causal_mask
+from wamdiff_ros.runtime.attention import BlocksAttend, SdpaAttend, block_causal_mask
 from wamdiff_ros.runtime.kv_cache import KVCache
-from wamdiff_ros.runtime.paged_attention import PagedAttention
+from wamdiff_ros.runtime.paged_attention import PagedCache
 from wamdiff_ros.runtime.torch_paged_kernel import TORCH_KERNELS, merge_attention
 
 CPU = torch.device('cpu')
@@ -26,9 +26,8 @@ def tower():
     return TextTower(CONFIG).eval().requires_grad_(False)
 
 
-def paged(batch=1, **options):
-    options = {'forks': 0, 'fork_capacity': 0, 'page_size': 4, **options}
-    return PagedAttention(CONFIG, batch, 96, torch.float32, CPU, TORCH_KERNELS, **options)
+def paged(batch=1, capacity=96, page_size=4):
+    return PagedCache(CONFIG, batch, capacity, torch.float32, CPU, TORCH_KERNELS, page_size)
 
 
 def embedded(seed, batch, start, count):
@@ -46,12 +45,31 @@ def close(a, b):
     torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
 
 
-def assert_same_cache(attention, cache, length):
+def assert_same_cache(cache, wanted):
+    """Compare the slots that the two caches have for themselves; pages hold what slots hold."""
     for layer in range(CONFIG.num_layers):
-        for row, sequence in enumerate(attention.sequences):
-            key, value = attention.cache.gather(layer, sequence, length)
-            close(key, cache.keys[layer, row, :, :length])
-            close(value, cache.values[layer, row, :, :length])
+        keys, values = wanted.own(layer, wanted.length)
+        for row in range(cache.batch):
+            key, value = cache.gather(layer, row, cache.length)
+            close(key, keys[row])
+            close(value, values[row])
+
+
+def sdpa_prompt(network, cache, x, positions, start, end, block):
+    """Prefill the slots start … end-1 of the contiguous cache."""
+    new = slice(start, end)
+    mask = block_causal_mask(start, end, block, torch.tensor([end] * cache.batch))
+    hidden = network(x[:, new], positions[:, :, new], SdpaAttend(cache, mask))
+    cache.commit(end - start)
+    return hidden
+
+
+def paged_prompt(network, cache, x, positions, start, end, block, **options):
+    new = slice(start, end)
+    attend = cache.prompt_attend(start, end, block, [end] * cache.batch, **options)
+    hidden = network(x[:, new], positions[:, :, new], attend)
+    cache.commit(end - start)
+    return hidden
 
 
 @settings(max_examples=40)
@@ -60,123 +78,151 @@ def assert_same_cache(attention, cache, length):
     count=st.integers(1, 30),
     block=st.integers(1, 8),
     page_size=st.integers(1, 9),
+    static=st.booleans(),
 )
-def test_block_causal_prefill_with_reuse_equals_sdpa(start, count, block, page_size):
-    network, attention, cache = tower(), paged(page_size=page_size), contiguous()
+def test_block_causal_prefill_with_reuse_equals_sdpa(start, count, block, page_size, static):
+    network, cache, contiguous_cache = tower(), paged(page_size=page_size), contiguous()
     start *= block
-    length = start + count
-    x, positions = embedded(1, 1, 0, length)
-    for first, end in ((0, start), (start, length)):
+    x, positions = embedded(1, 1, 0, start + count)
+    for first, end in ((0, start), (start, start + count)):
         if first < end:
-            new = slice(first, end)
-            mask = block_causal_mask(first, end, block, torch.tensor([end]))
-            wanted = network(x[:, new], positions[:, :, new], SdpaAttend(cache, mask))
-            cache.commit(end - first)
-            attend = attention.prefill(first, [end], block)
-            close(network(x[:, new], positions[:, :, new], attend), wanted)
-            attention.commit([end - first])
-    assert_same_cache(attention, cache, length)
+            arguments = (x, positions, first, end, block)
+            wanted = sdpa_prompt(network, contiguous_cache, *arguments)
+            close(paged_prompt(network, cache, *arguments, static=static), wanted)
+    assert_same_cache(cache, contiguous_cache)
 
 
 def test_prompts_of_unequal_length_never_see_padding():
-    network, attention = tower(), paged(batch=3)
+    network, cache = tower(), paged(3)
     lengths = [13, 5, 10]
     x, positions = embedded(1, 3, 0, 13)
-    hidden = network(x, positions, attention.prefill(0, lengths, 4))
-    attention.commit(lengths)
+    hidden = network(x, positions, cache.prompt_attend(0, 13, 4, lengths))
+    cache.commit(13)
+    assert [sequence.length for sequence in cache.sequences] == lengths, 'padding is not stored'
     block, block_positions = embedded(2, 3, 0, 4)
     offsets = torch.tensor(lengths)[None, :, None]
-    answer = network(block, block_positions + offsets, attention.answer([4]))
+    pairs = [(4, 17)]
+    answer = network(block, block_positions + offsets, cache.blocks_attend(pairs, pairs))
     for row, length in enumerate(lengths):
-        alone, own = paged(), slice(row, row + 1)
-        x_alone, positions_alone = x[own, :length], positions[:, own, :length]
-        wanted = network(x_alone, positions_alone, alone.prefill(0, [length], 4))
-        close(hidden[own, :length], wanted)
-        alone.commit([length])
-        wanted = network(block[own], block_positions[:, own] + length, alone.answer([4]))
-        close(answer[own], wanted)
+        alone, own, pairs = paged(), slice(row, row + 1), [(4, length + 4)]
+        prompt = x[own, :length], positions[:, own, :length]
+        close(hidden[own, :length], paged_prompt(network, alone, *prompt, 0, length, 4))
+        attend = alone.blocks_attend(pairs, pairs)
+        close(answer[own], network(block[own], block_positions[:, own] + length, attend))
+    with pytest.raises(ValueError, match='prompts of unequal length to 4, only to 0'):
+        cache.rollback(4)
+    cache.rollback(0)
+
+
+def both_prefilled(length):
+    network, cache, contiguous_cache = tower(), paged(), contiguous()
+    x, positions = embedded(1, 1, 0, length)
+    sdpa_prompt(network, contiguous_cache, x, positions, 0, length, 4)
+    paged_prompt(network, cache, x, positions, 0, length, 4)
+    return network, cache, contiguous_cache
 
 
 def test_denoising_commit_and_the_folded_commit_equal_sdpa():
-    network, attention, cache = tower(), paged(), contiguous()
-    x, positions = embedded(1, 1, 0, 11)
-    network(x, positions, attention.prefill(0, [11], 4))
-    attention.commit([11])
-    mask = block_causal_mask(0, 11, 4, torch.tensor([11]))
-    network(x, positions, SdpaAttend(cache, mask))
-    cache.commit(11)
+    network, cache, contiguous_cache = both_prefilled(11)
+    pairs = [(4, 15)]
     for step in range(3):  # of one block: nothing is kept
         block, _ = embedded(10 + step, 1, 0, 4)
         positions = torch.arange(11, 15).expand(3, 1, -1)
-        wanted = network(block, positions, SdpaAttend(cache, None))
-        close(network(block, positions, attention.answer([4])), wanted)
+        wanted = network(block, positions, SdpaAttend(contiguous_cache, None))
+        close(network(block, positions, cache.blocks_attend(pairs, pairs)), wanted)
     # The clean block and the first denoising of the next one, of which only the second is read.
     both, _ = embedded(20, 1, 0, 8)
-    positions = torch.arange(11, 19).expand(3, 1, -1)
-    mask = torch.ones(1, 1, 8, 19, dtype=torch.bool)
-    mask[:, :, :4, 15:] = False
-    rows = slice(4, 8)
-    wanted = network(both, positions, SdpaAttend(cache, mask))[:, rows]
-    attend = attention.answer([4, 4], rows)
-    close(network(both, positions, attend, rows=rows), wanted)
-    attention.commit([4])
-    cache.commit(4)
-    assert_same_cache(attention, cache, 15)
+    positions, rows = torch.arange(11, 19).expand(3, 1, -1), slice(4, 8)
+    groups, last = [(4, 15), (4, 19)], [(4, 19)]
+    attends = (
+        BlocksAttend(contiguous_cache, groups, last),
+        cache.blocks_attend(groups, last),
+    )
+    wanted, mine = (network(both, positions, attend, rows=rows) for attend in attends)
+    close(mine, wanted)
+    for each in (cache, contiguous_cache):
+        each.commit(4)
+    assert_same_cache(cache, contiguous_cache)
+
+
+def test_single_rows_of_a_block_see_what_the_block_sees():
+    network, cache, contiguous_cache = both_prefilled(11)
+    block, _ = embedded(3, 1, 0, 4)
+    positions, rows = torch.arange(11, 15).expand(3, 1, -1), slice(1, 3)
+    wanted = network(block, positions, SdpaAttend(contiguous_cache, None))[:, rows]
+    attend = cache.blocks_attend([(4, 15)], [(2, 15)])
+    close(network(block, positions, attend, rows=rows), wanted)
 
 
 @pytest.mark.parametrize('length', [8, 11])
-def test_rollouts_on_one_prefix_equal_rollouts_on_copies_of_it(length):
-    """Whether the prompt fills its last page or not; the rollouts share every page of it."""
-    network = tower()
-    attention = paged(forks=3, fork_capacity=8)
-    x, positions = embedded(1, 1, 0, length)
-    network(x, positions, attention.prefill(0, [length], 4))
-    attention.commit([length])
-    (prompt,) = attention.sequences
-    used = attention.pool.free_pages
-    attention.fork(3)
-    assert attention.pool.free_pages == used
-    copies = contiguous(3)
-    mask = block_causal_mask(0, length, 4, torch.tensor([length] * 3))
-    network(x.expand(3, -1, -1), positions.expand(-1, 3, -1), SdpaAttend(copies, mask))
-    copies.commit(length)
+def test_rollouts_on_one_prefix_equal_rollouts_over_the_contiguous_cache(length):
+    """Whether the prompt fills its last page or not; nothing of the prefix is copied."""
+    network, cache, contiguous_cache = both_prefilled(length)
+    forks, contiguous_forks = paged(3, 16), contiguous(3)
+    free = cache.pool.free_pages, forks.pool.free_pages
+    cache.fork(forks)
+    contiguous_cache.fork(contiguous_forks)
+    assert (cache.pool.free_pages, forks.pool.free_pages) == free
     for number in range(2):
         block, _ = embedded(number, 3, 0, 4)
         start = length + 4 * number
-        places = torch.arange(start, start + 4).expand(3, 3, -1)
-        wanted = network(block, places, SdpaAttend(copies, None))
-        close(network(block, places, attention.answer([4])), wanted)
-        copies.commit(4)
-        attention.commit([4] * 3)
-    assert_same_cache(attention, copies, length + 8)
-    attention.join()
-    assert attention.sequences == [prompt]
-    assert attention.pool.free_pages == used
-    attention.rollback(4)  # the prefix is free to change again
+        places, pairs = torch.arange(start, start + 4).expand(3, 3, -1), [(4, start + 4)]
+        wanted = network(block, places, BlocksAttend(contiguous_forks, pairs, pairs))
+        close(network(block, places, forks.blocks_attend(pairs, pairs)), wanted)
+        forks.commit(4)
+        contiguous_forks.commit(4)
+    assert_same_cache(forks, contiguous_forks)
+    again = cache.fork(forks)  # the next tick's rollouts
+    assert (again.length, forks.pool.free_pages) == (length, free[1])
+    cache.rollback(4)  # the prefix may change again: its forks are forgotten
+    assert forks.prefix is None
 
 
-def test_a_forward_of_the_same_shape_keeps_its_buffers_and_plans_only_what_changed():
-    attention = paged()
-    attention.prefill(0, [9], 4)
-    attention.commit([9])
-    first = attention.answer([4])
-    kernel = first._all_rows._level_kernels[0]
-    slots, indices = first._slots.data_ptr(), kernel._indices.data_ptr()
-    assert attention.answer([4]) is first
+def test_a_forward_whose_hidden_states_nobody_wants_still_writes_every_layer():
+    network, cache, contiguous_cache = tower(), paged(), contiguous()
+    x, positions = embedded(1, 1, 0, 9)
+    sdpa_prompt(network, contiguous_cache, x, positions, 0, 9, 4)
+    none = slice(0, 0)
+    attend = cache.prompt_attend(0, 9, 4, [9], none)
+    assert network(x, positions, attend, rows=none).shape[1] == 0
+    cache.commit(9)
+    assert_same_cache(cache, contiguous_cache)
+
+
+def test_a_static_forward_keeps_its_buffers_and_plans_only_what_changed():
+    _, cache, _ = both_prefilled(9)
+
+    def attend():
+        pairs = [(4, cache.length + 4)]
+        return cache.blocks_attend(pairs, pairs, static=True)
+
+    first = attend()
+    kernel = first._levels._kernels[0]
+    places = first._slots.data_ptr(), kernel._indices.data_ptr()
+    assert attend() is first
     assert kernel.plans == 1, 'a second denoising step sees what the first one saw'
-    attention.commit([4])
-    assert attention.answer([4]) is first
+    cache.commit(4)
+    assert attend() is first
     assert kernel.plans == 2
-    assert (first._slots.data_ptr(), kernel._indices.data_ptr()) == (slots, indices)
-    assert kernel is first._all_rows._level_kernels[0]
+    assert (first._slots.data_ptr(), kernel._indices.data_ptr()) == places
+    assert kernel is first._levels._kernels[0]
 
 
 def test_prompts_of_many_lengths_share_one_kernel():
-    attention = paged()
+    cache = paged()
     for length in range(1, 20):
-        attention.rollback(0)
-        attention.prefill(0, [length], 4)
-    assert len(attention._attends) == 1
+        cache.rollback(0)
+        cache.prompt_attend(0, length, 4, [length])
+    assert len(cache._attends) == 1
+
+
+def test_what_was_not_written_cannot_be_committed():
+    _, cache, _ = both_prefilled(9)
+    cache.blocks_attend([(4, 13)], [(4, 13)])
+    with pytest.raises(ValueError, match='cannot commit 5 slots of 4 written'):
+        cache.commit(5)
+    with pytest.raises(ValueError, match='more pages are needed'):
+        cache.blocks_attend([(96, 105)], [(96, 105)])
 
 
 @given(st.integers(0, 2**31), st.floats(-30, 30))
@@ -202,22 +248,23 @@ def test_the_golden_network_says_the_same_through_pages(variant, tmp_path):
     _, logits = prefill(engine, names, 8, all_logits=True)
     prompts, images = zip(*(golden_prompt(name, engine.config) for name in names), strict=True)
     lengths = [len(prompt) for prompt in prompts]
+    longest = max(lengths)
     x, positions, deepstack = engine._embed_prompts(
-        prompts, [features(engine, row) for row in images], 0, max(lengths)
+        prompts, [features(engine, row) for row in images], 0, longest
     )
-    attention = PagedAttention(
-        engine.config.text, 3, max(lengths) + 8, torch.float32, CPU, TORCH_KERNELS
-    )
+    cache = PagedCache(engine.config.text, 3, longest + 8, torch.float32, CPU, TORCH_KERNELS)
     network = engine.network
-    hidden = network.text(x, positions, attention.prefill(0, lengths, 8), deepstack)
+    attend = cache.prompt_attend(0, longest, 8, lengths)
+    hidden = network.text(x, positions, attend, deepstack)
     for row, length in enumerate(lengths):
         close(network.head(hidden)[row, :length], logits[row, :length])
-    attention.commit(lengths)
+    cache.commit(longest)
     masked = torch.full((3, 8), engine.config.mask_token_id)
     wanted = engine.denoise(masked, torch.ones(3, 8, dtype=torch.bool))
     places = torch.tensor([prompt.next_position for prompt in prompts])[:, None] + torch.arange(8)
+    pairs = [(8, longest + 8)]
     block = network.text.embed_tokens(masked)
-    hidden = network.text(block, places.expand(3, -1, -1), attention.answer([8]))
+    hidden = network.text(block, places.expand(3, -1, -1), cache.blocks_attend(pairs, pairs))
     close(network.head(hidden).flatten(0, 1), wanted)
 
 

@@ -101,14 +101,17 @@ class PagedSequence:
         self.pool.give(self.pages[keep:])
         del self.pages[keep:]
 
-    def fork(self, count: int) -> list['PagedSequence']:
-        """Return `count` sequences that go on from here, each by itself; copies nothing."""
+    def fork(self, count: int, pool: PagePool | None = None) -> list['PagedSequence']:
+        """Return `count` sequences that go on from here, each by itself; copies nothing.
+
+        Their own pages come from `pool`, which may be another one than this sequence's.
+        """
         self._insist_on_use()
         if not self.length:
             raise ValueError('cannot fork an empty sequence')
         # An empty fork has no pages to share: its forks stand on what it stands on.
         prefix = self if self._own else self.prefix
-        forks = [PagedSequence(self.pool, prefix, self.length) for _ in range(count)]
+        forks = [PagedSequence(pool or self.pool, prefix, self.length) for _ in range(count)]
         prefix._forks += forks
         return forks
 
@@ -182,6 +185,8 @@ def plan_levels(
         for sequence, own in zip(sequences, chunks, strict=True)
         for chunk in own
     ]
+    if not rows:
+        return []
     depths = {len(segments) for _, segments in rows}
     if len(depths) != 1:
         raise ValueError(f'sequences of one forward share {sorted(depths)} levels, wanted one')

@@ -1,9 +1,9 @@
-"""Attention over a paged KV cache, planned outside of a forward and free of host work within it.
+"""The prefix KV cache in pages, and attention over it that is planned outside of a forward.
 
-The kernel is exchangeable: FlashInfer's on a GPU (flashinfer_attention.py), and here a plain one
-that reads the same plan arrays, so that all logic around the kernel runs, and is tested, without
-a GPU. `PagedAttention.prefill` and `.answer` are the paged counterparts of
-`SdpaAttend(cache, block_causal_mask(...))`.
+PagedCache has the interface of KVCache, and makes the Attend of each forward. The kernel is
+exchangeable: FlashInfer's on a GPU (flashinfer_attention.py), or a plain one that reads the same
+plan arrays (torch_paged_kernel.py), so that all logic around the kernel runs, and is tested,
+without a GPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,6 @@ from typing import Protocol
 import torch
 
 from ..model.config import TextConfig
-from ..model.text import ALL
 from .page_table import (
     SCRATCH_SLOT,
     Chunk,
@@ -23,6 +22,8 @@ from .page_table import (
     chunks_between,
     plan_levels,
 )
+
+PAGE_SIZE = 16
 
 
 class PagedKernel(Protocol):
@@ -55,131 +56,11 @@ class Kernels:
     merge: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
-class PagedKVCache:
-    """Keys and values [layers, pages, page_size, kv_heads, head_dim]."""
+class PagedCache:
+    """Keys and values [layers, pages, page_size, kv_heads, head_dim] of `batch` sequences.
 
-    def __init__(self, config: TextConfig, pool: PagePool, dtype, device):
-        shape = (config.num_layers, pool.pages, pool.page_size)
-        shape += (config.num_kv_heads, config.head_dim)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
-
-    def write(self, layer: int, slots: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
-        """Put key and value [n, kv_heads, L, d] into the places `slots` [n*L]."""
-        for cache, new in ((self.keys, key), (self.values, value)):
-            cache[layer].flatten(0, 1).index_copy_(0, slots, new.transpose(1, 2).flatten(0, 1))
-
-    def gather(self, layer: int, sequence: PagedSequence, end: int):
-        """Return keys and values [kv_heads, end, d] of the slots 0 … end-1 of a sequence."""
-        segments = [(torch.tensor(s.pages), s.last_page_len) for s in sequence.segments(end)]
-        return tuple(
-            torch.cat([take_slots(cache[layer], *s) for s in segments]).transpose(0, 1)
-            for cache in (self.keys, self.values)
-        )
-
-
-class PagedAttend:
-    """Attention of one forward (see model.text.Attend), which is planned before it.
-
-    A static one serves forwards of one shape; its buffers and kernels stay where they are, so
-    that a captured graph may hold it. One that is not static takes any shape.
-    """
-
-    def __init__(self, cache: PagedKVCache, kernels: Kernels, static: bool):
-        self._cache = cache
-        self._static = static
-        self._all_rows = _Levels(cache, kernels, static)
-        self._last_rows = _Levels(cache, kernels, static)  # of the last layer
-        self._slots: torch.Tensor | None = None
-        self._planned_slots: tuple[int, ...] = ()
-        self._fewer_rows_in_last = False
-
-    def plan(
-        self,
-        heads: int,
-        slots: Sequence[int],
-        chunks: Sequence[Sequence[Chunk]],
-        sequences: Sequence[PagedSequence],
-        rows: slice = ALL,
-    ) -> None:
-        """Say where the next forward writes and what it sees; cheap if that is as before."""
-        if tuple(slots) != self._planned_slots:
-            new = torch.tensor(slots)
-            if self._static and self._slots is not None:
-                self._slots.copy_(new)
-            else:
-                self._slots = new.to(self._cache.keys.device)
-            self._planned_slots = tuple(slots)
-        self._all_rows.plan(heads, plan_levels(sequences, chunks))
-        self._fewer_rows_in_last = rows != ALL
-        if self._fewer_rows_in_last:
-            wanted = [_chunks_of_rows(own, rows) for own in chunks]
-            self._last_rows.plan(heads, plan_levels(sequences, wanted))
-
-    def __call__(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
-        """See model.text.Attend."""
-        self._cache.write(layer, self._slots, key, value)
-        last = self._fewer_rows_in_last and layer == self._cache.keys.shape[0] - 1
-        levels = self._last_rows if last else self._all_rows
-        out = levels.run(layer, query.transpose(1, 2).flatten(0, 1))
-        return out.unflatten(0, (query.shape[0], query.shape[2])).transpose(1, 2)
-
-
-class _Levels:
-    """One kernel per level of a plan, and what they have planned."""
-
-    def __init__(self, cache: PagedKVCache, kernels: Kernels, static: bool):
-        self._cache = cache
-        self._kernels = kernels
-        self._static = static
-        self._plans: list[LevelPlan] = []
-        self._level_kernels: list[PagedKernel] = []
-
-    def plan(self, heads: int, plans: list[LevelPlan]) -> None:
-        if plans == self._plans:
-            return
-        for level in range(len(self._level_kernels), len(plans)):
-            self._level_kernels.append(self._make(plans[level]))
-        keys = self._cache.keys
-        _, _, page_size, kv_heads, head_dim = keys.shape
-        for kernel, plan in zip(self._level_kernels, plans, strict=False):
-            arrays = (plan.qo_indptr, plan.indptr, plan.indices, plan.last_page_len)
-            kernel.plan(
-                *(torch.tensor(array, dtype=torch.int32) for array in arrays),
-                heads,
-                kv_heads,
-                head_dim,
-                page_size,
-                causal=False,
-                q_data_type=keys.dtype,
-            )
-        self._plans = plans
-
-    def _make(self, plan: LevelPlan) -> PagedKernel:
-        device, pages = self._cache.keys.device, self._cache.keys.shape[1]
-        if not self._static:
-            return self._kernels.make(device, None)
-        requests = len(plan.last_page_len)
-        return self._kernels.make(device, (requests, requests * pages))  # each page at most once
-
-    def run(self, layer: int, query: torch.Tensor) -> torch.Tensor:
-        """Query [rows, heads, d] → output of that shape."""
-        pages = self._cache.keys[layer], self._cache.values[layer]
-        *shared, own = self._level_kernels[: len(self._plans)]
-        if not shared:
-            return own.run(query, pages)
-        out, lse = own.run(query, pages, return_lse=True)
-        for kernel in shared:
-            self._kernels.merge(out, lse, *kernel.run(query, pages, return_lse=True))
-        return out
-
-
-class PagedAttention:
-    """The paged KV cache of a batch, and an Attend for each forward; lives in one thread.
-
-    Like KVCache it counts committed slots: a forward writes behind them, `commit` counts in.
+    To its user a KVCache: slots fill up from the front, equally many in all sequences, a forward
+    writes behind the committed ones. Padding behind shorter prompts is counted and never stored.
     """
 
     def __init__(
@@ -190,103 +71,227 @@ class PagedAttention:
         dtype: torch.dtype,
         device: torch.device,
         kernels: Kernels,
-        *,
-        forks: int = 0,
-        fork_capacity: int = 0,
-        page_size: int = 16,
+        page_size: int = PAGE_SIZE,
     ):
-        pages = 1 + batch * -(-capacity // page_size) + forks * -(-fork_capacity // page_size)
-        self.config = config
-        self.pool = PagePool(pages, page_size)
-        self.cache = PagedKVCache(config, self.pool, dtype, device)
+        self.heads, self.batch, self.capacity = config.num_heads, batch, capacity
+        self.kernels = kernels
+        self.pool = PagePool(1 + batch * -(-capacity // page_size), page_size)
+        shape = (config.num_layers, self.pool.pages, page_size)
+        shape += (config.num_kv_heads, config.head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
         self.sequences = [PagedSequence(self.pool) for _ in range(batch)]
-        self._kernels = kernels
-        self._attends: dict[tuple | None, PagedAttend] = {}
+        self.length = 0  # committed slots, those of the prefix and padding included
+        self.prefix: PagedCache | None = None
+        self._forks: PagedCache | None = None  # what stands on this one
+        self._reserved = [0] * batch  # by the last forward, in each sequence
+        self._attends: dict[tuple, PagedAttend] = {}
 
-    def prefill(
-        self,
-        start: int,
-        lengths: Sequence[int],
-        block_size: int,
-        rows: slice = ALL,
-        *,
-        static: bool = False,
-    ) -> PagedAttend:
-        """Plan prompts whose slots from `start` on are new, in chunks of `block_size` from 0.
+    @property
+    def largest_pool(self) -> int:
+        """Number of pages of the larger of this cache and its prefix."""
+        return max(self.pool.pages, 0 if self.prefix is None else self.prefix.pool.pages)
 
-        All rows have the length of the longest prompt. What is behind a shorter one is padding:
-        it is written nowhere, and its own output means nothing.
-        """
-        longest = max(lengths)
-        chunks, slots = [], []
-        for sequence, length in zip(self.sequences, lengths, strict=True):
-            places = sequence.reserve(length - start)
-            slots += places + [SCRATCH_SLOT] * (longest - length)
-            chunks.append(
-                [
-                    Chunk(chunk.queries, min(chunk.end, length))
-                    for chunk in chunks_between(start, longest, block_size)
-                ]
-            )
-        return self._attend(slots, chunks, rows, static)
+    def fork(self, answers: 'PagedCache') -> 'PagedCache':
+        """Let `answers` go on from the committed slots of this cache of one prompt."""
+        if self.batch != 1 or self.prefix is not None:
+            raise ValueError(f'a cache of {self.batch} prompts, forked or not, cannot be forked')
+        self._let_go_of_forks()
+        for sequence in answers.sequences:
+            sequence.free()
+        answers.sequences = self.sequences[0].fork(answers.batch, answers.pool)
+        answers.prefix, answers.length = self, self.length
+        self._forks = answers
+        return answers
 
-    def answer(self, blocks: Sequence[int], rows: slice = ALL) -> PagedAttend:
-        """Plan blocks of so many tokens behind the committed slots, each seeing all before it."""
-        chunks, slots = [], []
-        for sequence in self.sequences:
-            slots += sequence.reserve(sum(blocks))
-            end = sequence.length
-            own = []
-            for count in blocks:
-                end += count
-                own.append(Chunk(count, end))
-            chunks.append(own)
-        return self._attend(slots, chunks, rows, static=True)
-
-    def commit(self, counts: Sequence[int]) -> None:
-        """Keep the first `counts[i]` slots that the last forward wrote for sequence i."""
-        for sequence, count in zip(self.sequences, counts, strict=True):
-            sequence.commit(count)
+    def commit(self, count: int) -> None:
+        """Keep the first `count` slots that the last forward wrote."""
+        if not 0 <= count <= max(self._reserved):
+            raise ValueError(f'cannot commit {count} slots of {max(self._reserved)} written')
+        for sequence, reserved in zip(self.sequences, self._reserved, strict=True):
+            sequence.commit(min(count, reserved))
+        self._reserved = [max(0, reserved - count) for reserved in self._reserved]
+        self.length += count
 
     def rollback(self, length: int) -> None:
-        """Forget everything from slot `length` on, in all sequences."""
+        """Forget everything from slot `length` on, and the forks."""
+        self._let_go_of_forks()
+        if length and any(sequence.length != self.length for sequence in self.sequences):
+            raise ValueError(f'cannot roll back prompts of unequal length to {length}, only to 0')
         for sequence in self.sequences:
             sequence.rollback(length)
+        self.length, self._reserved = length, [0] * self.batch
 
-    def fork(self, count: int) -> None:
-        """Go on with `count` sequences on each one that there is; nothing is copied."""
-        self.sequences = [fork for sequence in self.sequences for fork in sequence.fork(count)]
+    def prompt_attend(
+        self,
+        start: int,
+        end: int,
+        block_size: int,
+        lengths: Sequence[int],
+        rows: slice = slice(None),
+        *,
+        static: bool = False,
+    ) -> 'PagedAttend':
+        """Plan the slots start … end-1 of prompts, in chunks of `block_size` counted from 0.
 
-    def join(self) -> None:
-        """Free all forks and go on with the sequences that they stand on."""
-        prefixes = list(dict.fromkeys(fork.prefix for fork in self.sequences))
-        if None in prefixes:
-            raise ValueError('there is no fork to free')
-        for fork in self.sequences:
-            fork.free()
-        self.sequences = prefixes
+        `lengths` are those of the whole prompts. What is behind a shorter one is padding: its keys
+        go nowhere, its own output means nothing. `rows` are the last layer's queries.
+        """
+        self._reserved = [max(0, min(end, length) - start) for length in lengths]
+        chunks = [
+            [
+                Chunk(chunk.queries, min(chunk.end, length))
+                for chunk in chunks_between(start, end, block_size)
+            ]
+            for length in lengths
+        ]
+        last = [_chunks_of_rows(own, rows) for own in chunks]
+        return self._attend('prompt', chunks, last, end - start, static)
 
-    def _attend(self, slots, chunks, rows: slice, static: bool) -> PagedAttend:
-        """Return the Attend of this shape, planned; prompts share one unless it is static."""
-        key = None
+    def blocks_attend(
+        self,
+        groups: Sequence[tuple[int, int]],
+        last: Sequence[tuple[int, int]],
+        *,
+        static: bool = False,
+    ) -> 'PagedAttend':
+        """Plan answer blocks behind the committed slots, as BlocksAttend takes them."""
+        tokens = sum(count for count, _ in groups)
+        self._reserved = [tokens] * self.batch
+
+        def chunks(pairs: Sequence[tuple[int, int]]) -> list[list[Chunk]]:
+            return [
+                [Chunk(count, sequence.length + end - self.length) for count, end in pairs]
+                for sequence in self.sequences
+            ]
+
+        return self._attend('blocks', chunks(groups), chunks(last), tokens, static)
+
+    def gather(self, layer: int, row: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return keys and values [kv_heads, slots, d] of a sequence's own slots before `end`."""
+        segment = self.sequences[row].segments(end)[-1]
+        pages = torch.tensor(segment.pages, device=self.keys.device)
+        return tuple(
+            take_slots(cache[layer], pages, segment.last_page_len).transpose(0, 1)
+            for cache in (self.keys, self.values)
+        )
+
+    def _attend(self, kind, chunks, last, tokens: int, static: bool) -> 'PagedAttend':
+        """Return a planned Attend; all forwards of a kind share one unless it is static."""
+        slots = []
+        for sequence, count in zip(self.sequences, self._reserved, strict=True):
+            slots += sequence.reserve(count) + [SCRATCH_SLOT] * (tokens - count)
+        key = (kind,)
         if static:
-            depth = len(self.sequences[0].segments(chunks[0][0].end))
-            shape = tuple(tuple(chunk.queries for chunk in own) for own in chunks)
-            key = (depth, shape, (rows.start, rows.stop, rows.step))
+            queries = [tuple(c.queries for own in part for c in own) for part in (chunks, last)]
+            key = (kind, self.prefix is not None, *queries)
         if key not in self._attends:
-            self._attends[key] = PagedAttend(self.cache, self._kernels, static)
+            self._attends[key] = PagedAttend(self, static)
         attend = self._attends[key]
-        attend.plan(self.config.num_heads, slots, chunks, self.sequences, rows)
+        attend.plan(slots, plan_levels(self.sequences, chunks), plan_levels(self.sequences, last))
         return attend
+
+    def _let_go_of_forks(self) -> None:
+        forks, self._forks = self._forks, None
+        if forks is not None:
+            for sequence in forks.sequences:
+                sequence.free()
+            forks.sequences = [PagedSequence(forks.pool) for _ in range(forks.batch)]
+            forks.prefix, forks.length = None, 0
+
+
+class PagedAttend:
+    """Attention of one forward (see model.text.Attend), which is planned before it.
+
+    A static one serves forwards of one shape; its buffers and kernels stay where they are, so
+    that a captured graph may hold it. One that is not static takes any shape.
+    """
+
+    def __init__(self, cache: PagedCache, static: bool):
+        self._cache = cache
+        self._static = static
+        self._levels = _Levels(cache, static)
+        self._last_levels = _Levels(cache, static)  # of the last layer, if it has fewer queries
+        self._slots: torch.Tensor | None = None
+        self._planned_slots: list[int] = []
+
+    def plan(self, slots: list[int], levels: list[LevelPlan], last: list[LevelPlan]) -> None:
+        """Say where the next forward writes and what it sees; cheap if that is as before."""
+        if slots != self._planned_slots:
+            new = torch.tensor(slots)
+            if self._static and self._slots is not None:
+                self._slots.copy_(new)
+            else:
+                self._slots = new.to(self._cache.keys.device)
+            self._planned_slots = slots
+        self._levels.plan(levels)
+        self._last_levels.plan([] if last == levels else last)
+
+    def __call__(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        """See model.text.Attend."""
+        cache = self._cache
+        for pages, new in ((cache.keys, key), (cache.values, value)):
+            pages[layer].flatten(0, 1).index_copy_(
+                0, self._slots, new.transpose(1, 2).flatten(0, 1)
+            )
+        if query.shape[2] == 0:  # only keys and values are wanted
+            return query
+        levels = self._levels if query.shape[2] == key.shape[2] else self._last_levels
+        out = levels.run(layer, query.transpose(1, 2).flatten(0, 1))
+        return out.unflatten(0, (query.shape[0], query.shape[2])).transpose(1, 2)
+
+
+class _Levels:
+    """One kernel per level of a plan, and what they have planned."""
+
+    def __init__(self, cache: PagedCache, static: bool):
+        self._cache = cache
+        self._static = static
+        self._plans: list[LevelPlan] = []
+        self._kernels: list[PagedKernel] = []
+
+    def plan(self, plans: list[LevelPlan]) -> None:
+        if plans == self._plans:
+            return
+        cache = self._cache
+        for plan in plans[len(self._kernels) :]:
+            requests = len(plan.last_page_len)
+            # In a request each page is there at most once.
+            size = (requests, requests * cache.largest_pool) if self._static else None
+            self._kernels.append(cache.kernels.make(cache.keys.device, size))
+        _, _, page_size, kv_heads, head_dim = cache.keys.shape
+        for kernel, plan in zip(self._kernels, plans, strict=False):
+            arrays = (plan.qo_indptr, plan.indptr, plan.indices, plan.last_page_len)
+            kernel.plan(
+                *(torch.tensor(array, dtype=torch.int32) for array in arrays),
+                cache.heads,
+                kv_heads,
+                head_dim,
+                page_size,
+                causal=False,
+                q_data_type=cache.keys.dtype,
+            )
+        self._plans = plans
+
+    def run(self, layer: int, query: torch.Tensor) -> torch.Tensor:
+        """Query [rows, heads, d] → output of that shape."""
+        cache = self._cache
+        pages = cache.keys[layer], cache.values[layer]
+        if len(self._plans) == 1:
+            return self._kernels[0].run(query, pages)
+        prefix = cache.prefix.keys[layer], cache.prefix.values[layer]
+        shared, own = self._kernels
+        out, lse = own.run(query, pages, return_lse=True)
+        cache.kernels.merge(out, lse, *shared.run(query, prefix, return_lse=True))
+        return out
 
 
 def _chunks_of_rows(chunks: Sequence[Chunk], rows: slice) -> list[Chunk]:
     """Return the chunks of those queries only that `rows` picks."""
     ends = [chunk.end for chunk in chunks for _ in range(chunk.queries)][rows]
-    picked = dict.fromkeys(ends, 0)
-    for end in ends:
-        picked[end] += 1
-    return [Chunk(count, end) for end, count in picked.items()]
+    return [Chunk(ends.count(end), end) for end in dict.fromkeys(ends)]
 
 
 def take_slots(cache: torch.Tensor, pages: torch.Tensor, last_page_len: int) -> torch.Tensor:
