@@ -13,6 +13,7 @@ from typing import Any
 from .types import Command
 
 TRANSPORTS = ('auto', 'raw', 'compressed')
+QUANTISATIONS = ('none', 'int8_weight_only', 'int8_dynamic', 'int4_weight_only', 'w4a8')
 
 
 class ParameterError(ValueError):
@@ -208,6 +209,18 @@ class Parameters:
         'auto',
         'Precision of the network; auto is float32 on a CPU and bfloat16 on a GPU.',
         choices=('auto', 'float32', 'bfloat16', 'float16'),
+    )
+    language_quantisation: str = _parameter(
+        'none',
+        'Weights of the language tower in fewer bits; docs/performance.md says what it costs. '
+        'Needs requirements/quantisation.txt, but for int8_dynamic on a CPU.',
+        choices=QUANTISATIONS,
+    )
+    vision_quantisation: str = _parameter(
+        'none', 'The same for the vision tower.', choices=QUANTISATIONS
+    )
+    head_quantisation: str = _parameter(
+        'none', 'The same for the head, from hidden states to logits.', choices=QUANTISATIONS
     )
     threads: int = _parameter(
         0, 'CPU threads of the network; 0 leaves the choice to torch.', low=0, high=256

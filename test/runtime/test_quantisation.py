@@ -1,6 +1,7 @@
 """Quantised networks stay near the float network; what cannot run is refused with the reason."""
 
 import copy
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,11 @@ from torch import nn
 
 from wamdiff_ros.benchmark.shapes import random_network
 from wamdiff_ros.benchmark.workload import made_up_question
+from wamdiff_ros.parameters import QUANTISATIONS, Parameters
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.int8_linear import Int8Linear
-from wamdiff_ros.runtime.quantisation import METHODS, Quantisation, QuantisationError, quantise
+from wamdiff_ros.runtime.quantisation import Quantisation, QuantisationError, quantise
+from wamdiff_ros.runtime.session import PlanningSession
 
 CPU = torch.device('cpu')
 PARTS = ('language', 'vision', 'head')
@@ -53,7 +56,7 @@ def relative_error(network, quantisation):
 
 @needs_int8
 @pytest.mark.parametrize('part', PARTS)
-@pytest.mark.parametrize('method', METHODS[1:])
+@pytest.mark.parametrize('method', QUANTISATIONS[1:])
 def test_a_quantised_part_stays_within_the_error_of_its_bits(network, part, method):
     needs_torchao()
     error = relative_error(network, Quantisation(**{part: method}))
@@ -159,6 +162,13 @@ def test_int8_dynamic_is_refused_on_a_cpu_without_its_kernels(network, monkeypat
 
 
 def test_a_missing_torchao_is_named(network, monkeypatch):
-    monkeypatch.setitem(__import__('sys').modules, 'torchao.quantization', None)
-    with pytest.raises(QuantisationError, match='requirements/quantisation.txt'):
+    monkeypatch.setitem(sys.modules, 'torchao.quantization', None)
+    with pytest.raises(QuantisationError, match=r'requirements/quantisation\.txt'):
         quantise(copy.deepcopy(network), Quantisation(language='int8_weight_only'))
+
+
+@needs_int8
+def test_the_planner_says_what_is_quantised():
+    parameters = Parameters.from_mapping({'language_quantisation': 'int8_dynamic'})
+    session = PlanningSession.load(parameters)
+    assert session.backend == 'sdpa cpu float32 language=int8_dynamic'

@@ -21,6 +21,7 @@ class Network(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
+        self.quantised = ''  # in words, by runtime.quantisation
         self.model = _Towers(config)
         # A tied head has no tensor of its own in the checkpoint, and none here.
         self.lm_head = (

@@ -59,8 +59,9 @@ class Engine:
 
     @property
     def backend(self) -> str:
-        """What runs: attention, device and precision."""
-        return f'sdpa {self.device.type} {str(self.dtype).removeprefix("torch.")}'
+        """What runs: attention, device, precision and quantisation."""
+        words = ('sdpa', self.device.type, str(self.dtype).removeprefix('torch.'))
+        return ' '.join((*words, *filter(None, [self.network.quantised])))
 
     def reset(self) -> None:
         """Forget every cached token."""

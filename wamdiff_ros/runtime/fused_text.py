@@ -97,8 +97,14 @@ def _add_product(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> to
 
 def _stack(*projections: nn.Linear) -> torch.Tensor:
     """Return the projections' weights as one matrix, of which each becomes a view."""
-    weight = torch.cat([projection.weight.data for projection in projections])
-    parts = weight.split([projection.out_features for projection in projections])
-    for projection, part in zip(projections, parts, strict=True):
+    weights = [projection.weight.data for projection in projections]
+    sizes = [projection.out_features for projection in projections]
+    first, storage = weights[0], weights[0].untyped_storage()
+    shared = all(weight.untyped_storage().data_ptr() == storage.data_ptr() for weight in weights)
+    if shared and storage.nbytes() == sum(sizes) * first.shape[1] * first.itemsize:
+        # Another engine over the same network has done it.
+        return first.as_strided((sum(sizes), first.shape[1]), first.stride())
+    stacked = torch.cat(weights)
+    for projection, part in zip(projections, stacked.split(sizes), strict=True):
         projection.weight.data = part
-    return weight
+    return stacked

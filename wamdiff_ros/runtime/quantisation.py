@@ -1,23 +1,24 @@
 """Weights in 8 or 4 bits, part by part: language tower, vision tower, head.
 
 torchao does it, but for int8_dynamic on a CPU, where its eager kernels lose what the bits win
-(see int8_linear). What has no kernel on a device is refused with the reason. The embedding stays as it
-is: a tied head gets a matrix of its own.
+(see int8_linear). What has no kernel on a device is refused with the reason. The embedding stays
+as it is: a tied head gets a matrix of its own.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from ..model.network import Network
+from ..parameters import QUANTISATIONS
 from .int8_linear import Int8Linear
+from .options import EngineOptions
 
 if TYPE_CHECKING:
     from torchao.core.config import AOBaseConfig
 
-METHODS = ('none', 'int8_weight_only', 'int8_dynamic', 'int4_weight_only', 'w4a8')
 GROUP = 64  # weights that share a scale, where they have 4 bits
 
 
@@ -27,7 +28,7 @@ class QuantisationError(ValueError):
 
 @dataclass(frozen=True)
 class Quantisation:
-    """What is done to each part; one of METHODS."""
+    """What is done to each part; one of QUANTISATIONS."""
 
     language: str = 'none'  # the projections of the language tower
     vision: str = 'none'  # the projections of the vision tower, mergers included
@@ -36,9 +37,9 @@ class Quantisation:
     def __post_init__(self):
         for part in fields(self):
             method = getattr(self, part.name)
-            if method not in METHODS:
+            if method not in QUANTISATIONS:
                 raise QuantisationError(
-                    f'{part.name}: {method!r} is not one of {", ".join(METHODS)}'
+                    f'{part.name}: {method!r} is not one of {", ".join(QUANTISATIONS)}'
                 )
 
     def __str__(self) -> str:
@@ -65,6 +66,16 @@ class Quantisation:
         return cls(**values)
 
 
+def options_for(quantisation: Quantisation, options: EngineOptions) -> EngineOptions:
+    """Return the options under which a quantised network runs.
+
+    Fused weights are copies of float matrices, so a quantised language tower goes without them.
+    """
+    if quantisation.language == 'none':
+        return options
+    return replace(options, fused_weights=False)
+
+
 def quantise(network: Network, quantisation: Quantisation) -> None:
     """Quantise the network's parts in place; raises QuantisationError."""
     if quantisation.language != 'none':
@@ -78,6 +89,7 @@ def quantise(network: Network, quantisation: Quantisation) -> None:
         network.lm_head = nn.Sequential(head)  # a parent, so that it can be replaced as others are
         _quantise_linears(network.lm_head, 'head', quantisation.head)
         network.lm_head = network.lm_head[0]
+    network.quantised = str(quantisation)
 
 
 def _quantise_linears(part: nn.Module, name: str, method: str) -> None:

@@ -37,9 +37,11 @@ from ..types import (
     SceneDescription,
     StageTimings,
 )
+from .device import choose_device, choose_dtype
 from .engine import Engine, ImageFeatures
 from .options import EngineOptions
 from .pace import Costs, DeadlinePace
+from .quantisation import Quantisation, options_for, quantise
 
 BUNDLED_MODEL = ('models', 'nano')
 REMEMBERED_ANSWERS = 16  # the longest of them is how long the next one is expected to be
@@ -103,8 +105,9 @@ class PlanningSession:
         cancelled: Callable[[], bool] = lambda: False,
         options: EngineOptions | None = None,
     ) -> 'PlanningSession':
-        """Load the checkpoint that `parameters` name; raises CheckpointError or LoadCancelled.
+        """Load the checkpoint that `parameters` name.
 
+        Raises CheckpointError, LoadCancelled, or QuantisationError for what cannot run here.
         `options` are for measuring and tests; by default the engine's faster paths are on.
         """
         if parameters.threads:
@@ -112,8 +115,13 @@ class PlanningSession:
         model_dir = Path(parameters.model_dir or share_path(*BUNDLED_MODEL)).expanduser()
         if not model_dir.is_dir():
             raise CheckpointError(f'{model_dir}: no such folder; set model_dir to a checkpoint')
-        device = _device(parameters.device)
-        dtype = _dtype(parameters.dtype, device)
+        device = choose_device(parameters.device)
+        dtype = choose_dtype(parameters.dtype, device)
+        quantisation = Quantisation(
+            parameters.language_quantisation,
+            parameters.vision_quantisation,
+            parameters.head_quantisation,
+        )
         config = load_config(model_dir)
         tokenizer = Tokenizer.load(model_dir, config)
         processor = ImageProcessor.load(model_dir, config.vision)
@@ -122,7 +130,8 @@ class PlanningSession:
         network = load_network(
             model_dir, config, dtype=dtype, device=device, progress=progress, cancelled=cancelled
         )
-        engine = Engine(network, options or EngineOptions())
+        quantise(network, quantisation)
+        engine = Engine(network, options_for(quantisation, options or EngineOptions()))
         session = cls(
             engine, tokenizer, processor, templates, parameters, model_dir.resolve().name
         )
@@ -348,17 +357,3 @@ def _equal_images(known: np.ndarray | None, rgb: np.ndarray) -> bool:
     return known is rgb or (
         np.array_equal(known[::16, ::16], rgb[::16, ::16]) and np.array_equal(known, rgb)
     )
-
-
-def _device(name: str) -> torch.device:
-    if name == 'auto':
-        name = 'cuda' if torch.cuda.is_available() else 'cpu'
-    if name == 'cuda' and not torch.cuda.is_available():
-        raise ValueError('device: cuda is wanted, but torch finds no CUDA device')
-    return torch.device(name)
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == 'auto':
-        name = 'float32' if device.type == 'cpu' else 'bfloat16'
-    return getattr(torch, name)
