@@ -12,6 +12,8 @@ COMMANDS = {
     'drive': ('simulation.drive', 'drive routes of the world closed loop and score them'),
     'doctor': ('doctor.command', 'check this machine, and say what to do'),
     'replay': ('evaluation.replay', 'plan over recordings, offline, and judge the plans'),
+    'compare': ('evaluation.compare', 'compare two replay runs over the same recordings'),
+    'report': ('evaluation.report', 'make one HTML page of one or two replay runs'),
     'evaluate': ('evaluation.evaluate', 'judge checkpoints on held-out records'),
     'view': ('evaluation.view', 'draw the plans of a recording as RViz shows them'),
     'data': ('training.data_command', 'generate, convert and show training data'),

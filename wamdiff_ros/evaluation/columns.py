@@ -27,17 +27,19 @@ class Column:
 def _displacement() -> list[Column]:
     group, found = 'displacement', []
     for horizon_s in displacement.HORIZONS_S:
-        h = f'{horizon_s:g}s'
+        h, words = f'{horizon_s:g}s', f'{horizon_s:g} s'
         found += [
-            Column(f'ade_{h}_m', f'ADE to {h}', 'm', 'less', group),
-            Column(f'ade_{h}_due_m', f'ADE to {h}, failures standing', 'm', 'less', group),
-            Column(f'fde_{h}_m', f'FDE at {h}', 'm', 'less', group),
-            Column(f'heading_{h}_rad', f'heading error to {h}', 'rad', 'less', group, digits=3),
-            Column(f'longitudinal_{h}_m', f'longitudinal error at {h}', 'm', 'less', group),
-            Column(f'lateral_{h}_m', f'lateral error at {h}', 'm', 'less', group),
-            Column(f'longitudinal_bias_{h}_m', f'ahead of the truth at {h}', 'm', '', group),
-            Column(f'lateral_bias_{h}_m', f'left of the truth at {h}', 'm', '', group),
-            Column(f'miss_{h}', f'misses at {h} (> 2 m)', '', 'less', group, 1.0, 3),
+            Column(f'ade_{h}_m', f'ADE to {words}', 'm', 'less', group),
+            Column(f'ade_{h}_due_m', f'ADE to {words}, failures standing', 'm', 'less', group),
+            Column(f'fde_{h}_m', f'FDE at {words}', 'm', 'less', group),
+            Column(
+                f'heading_{h}_rad', f'heading error to {words}', 'rad', 'less', group, digits=3
+            ),
+            Column(f'longitudinal_{h}_m', f'longitudinal error at {words}', 'm', 'less', group),
+            Column(f'lateral_{h}_m', f'lateral error at {words}', 'm', 'less', group),
+            Column(f'longitudinal_bias_{h}_m', f'ahead of the truth at {words}', 'm', '', group),
+            Column(f'lateral_bias_{h}_m', f'left of the truth at {words}', 'm', '', group),
+            Column(f'miss_{h}', f'misses at {words} (> 2 m)', '', 'less', group, 1.0, 3),
         ]
     return found
 
@@ -46,7 +48,7 @@ def _nuscenes() -> list[Column]:
     found = []
     for convention, words in (('at', 'UniAD'), ('mean', 'VAD, ST-P3')):
         for horizon_s in nuscenes.HORIZONS_S:
-            h, at = f'{convention}_{horizon_s:g}s', f'{convention} {horizon_s:g}s'
+            h, at = f'{convention}_{horizon_s:g}s', f'{convention} {horizon_s:g} s'
             group = f'nuScenes, {words}'
             found += [
                 Column(f'nuscenes_l2_{h}_m', f'L2, {at}', 'm', 'less', group),

@@ -17,6 +17,7 @@ from ..pinhole import Pinhole
 FORMAT, VERSION = 'wamdiff-replay', 1
 PLAN_STEP_S = 0.1
 PLAN_TIMES_S = np.arange(51) * PLAN_STEP_S  # [51], 0 … 5.0
+TRACK_GAP_NS = 500_000_000  # between states of the vehicle that are interpolated
 WAYPOINTS = 10  # that truth has, every 0.5 s from 0.5 s on
 
 
@@ -69,6 +70,21 @@ class BagReplay:
         """Time [N] of every tick from the first one on."""
         return (self.grid_ns - self.grid_ns[:1]) * 1e-9
 
+    def driven(self, at_ns: np.ndarray) -> np.ndarray:
+        """Return x, y, heading, speed and yaw rate [..., 5] as driven, NaN where not known."""
+        known = self.ego_ns > 0
+        stamps_ns, first = np.unique(self.ego_ns[known], return_index=True)
+        if len(stamps_ns) < 2:
+            return np.full((*at_ns.shape, 5), np.nan)
+        states = self.ego[known][first]
+        states[:, 2] = np.unwrap(states[:, 2])
+        place = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
+        gap_ns = stamps_ns[place] - stamps_ns[place - 1]
+        inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1]) & (gap_ns <= TRACK_GAP_NS)
+        part = ((at_ns - stamps_ns[place - 1]) / gap_ns)[..., None]
+        between = states[place - 1] + (states[place] - states[place - 1]) * part
+        return np.where(inside[..., None], between, np.nan)
+
     def thumbnail(self, place: int) -> Path | None:
         """Return the picture of the tick at `place`, None when there is none."""
         path = self.folder / 'thumbnails' / f'{self.tick[place]:06d}.jpg'
@@ -87,7 +103,7 @@ class BagReplay:
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun:
-    """One run over some bags; `failed` are (bag, reason)."""
+    """One run over some bags, by name; `failed` are (bag, reason)."""
 
     path: Path
     run: dict[str, Any]  # run.json
@@ -113,7 +129,7 @@ def read_run(path: Path) -> ReplayRun:
         )
     machine = path / 'machine.json'
     bags, failed = [], []
-    for entry in run.get('bags', ()):
+    for entry in sorted(run.get('bags', ()), key=lambda entry: entry['name']):
         name = entry['name']
         if Path(name).name != name or name in ('', '.', '..'):
             raise ReplayError(f'{path}/run.json: {name!r} is no name of a folder in it')

@@ -20,6 +20,7 @@ from ..message_time import header_ns, nanoseconds
 from ..types import PlanStatus
 from .bag import BagError, bag_topics, read_messages
 from .distribution import Distribution
+from .plain_text import plain
 from .timeline import IMAGE_TYPES
 
 STATUS_TYPE = 'wamdiff_ros/msg/PlannerStatus'
@@ -182,8 +183,8 @@ def rows_of(summary: Summary) -> list[tuple[str, str]]:
     rows += [(f'stage {name}', _line(stage)) for name, stage in s.stages_ms]
     rows.append(('per inference', ', '.join(f'{v:.4g} {k}' for k, v in s.counts) or 'none'))
     rows += [(f'why not NOMINAL ({count})', reason) for reason, count in s.reasons]
-    rows.append(('an answer', _shortened(s.answer)))
-    rows.append((f'a description ({s.descriptions})', _shortened(s.description)))
+    rows.append(('an answer', plain(s.answer)))
+    rows.append((f'a description ({s.descriptions})', plain(s.description)))
     rows.append(('machine', '; '.join(f'{name} {value}' for name, value in s.machine)))
     return rows
 
@@ -195,12 +196,6 @@ def _line(d: Distribution | None) -> str:
         f'mean {d.mean:.2f}, p50 {d.p50:.2f}, p95 {d.p95:.2f}, p99 {d.p99:.2f}, '
         f'max {d.highest:.2f} ms'
     )
-
-
-def _shortened(text: str, length: int = 300) -> str:
-    # Whatever a model says stays in one line and cannot steer a terminal.
-    words = ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
-    return (words[:length] + ' …' if len(words) > length else words) or '(none)'
 
 
 def _while_seeing(messages: list, frames: list) -> tuple[Any, list, int]:

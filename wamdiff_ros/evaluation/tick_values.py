@@ -18,7 +18,6 @@ from .replay_run import PLAN_STEP_S, PLAN_TIMES_S, BagReplay
 
 STEPS = round(HORIZON_S / PLAN_STEP_S) + 1  # of a plan that NAVSIM judges, with t0
 HISTORY_S = 1.5  # of driving before a plan, for history comfort
-TRACK_GAP_S = 0.5  # between states of the vehicle that are interpolated
 WAYPOINT_PLACES = slice(5, None, 5)  # of 0.5, 1.0 … 5.0 s in PLAN_TIMES_S
 RATED_WITHIN_NS = 50_000_000
 
@@ -104,7 +103,7 @@ def comforts(replay: BagReplay, skipped: dict[str, str]) -> Values:
     alone = _where(reach, comfort.comfortable(speed, rate, PLAN_STEP_S).all(axis=1))
 
     before = -np.arange(round(HISTORY_S / PLAN_STEP_S), 0, -1) * PLAN_STEP_S
-    past = _driven(replay, replay.t0_ns[:, None] + np.round(before * 1e9).astype(np.int64))
+    past = replay.driven(replay.t0_ns[:, None] + np.round(before * 1e9).astype(np.int64))
     known = np.isfinite(past).all(axis=(1, 2))
     whole = [
         np.concatenate([past[..., column], plan], axis=1)
@@ -222,28 +221,11 @@ def _rated_points(plan_xy_m: np.ndarray) -> np.ndarray:
     )
 
 
-def _driven(replay: BagReplay, at_ns: np.ndarray) -> np.ndarray:
-    """Return x, y, heading, speed and yaw rate [..., 5] as driven, NaN where it is not known."""
-    known = replay.ego_ns > 0
-    stamps_ns, first = np.unique(replay.ego_ns[known], return_index=True)
-    table = np.full((*at_ns.shape, 5), np.nan)
-    if len(stamps_ns) < 2:
-        return table
-    states = replay.ego[known][first]
-    states[:, 2] = np.unwrap(states[:, 2])
-    place = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
-    gap_ns = stamps_ns[place] - stamps_ns[place - 1]
-    inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1]) & (gap_ns <= TRACK_GAP_S * 1e9)
-    part = ((at_ns - stamps_ns[place - 1]) / gap_ns)[..., None]
-    between = states[place - 1] + (states[place] - states[place - 1]) * part
-    return np.where(inside[..., None], between, np.nan)
-
-
 def _standing_ade_m(replay: BagReplay, steps: int) -> np.ndarray:
     """Return the mean distance [N] from where a tick is to where the vehicle then went."""
     after = np.round(displacement.TIMES_S[:steps] * 1e9).astype(np.int64)
-    start = _driven(replay, replay.grid_ns)[:, None, :2]
-    later = _driven(replay, replay.grid_ns[:, None] + after)[..., :2]
+    start = replay.driven(replay.grid_ns)[:, None, :2]
+    later = replay.driven(replay.grid_ns[:, None] + after)[..., :2]
     return np.linalg.norm(later - start, axis=2).mean(axis=1)
 
 

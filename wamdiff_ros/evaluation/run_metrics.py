@@ -1,0 +1,125 @@
+"""Judge a replay run: every bag, and all of them together with intervals.
+
+Ticks next to each other are alike, so intervals come from drawing whole bags, or segments of 10 s
+where there are fewer than eight bags. Segments of one drive are still alike, so those intervals
+are rather too narrow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .bootstrap import Estimate, RouteBootstrap
+from .columns import COLUMNS
+from .latency import Latency, latency_of
+from .metrics import BagMetrics, Judged, judge
+from .ratings import RatedMoment
+from .replay_run import ReplayRun
+
+SEGMENT_S = 10.0
+ENOUGH_BAGS = 8
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One column over the ticks of all bags that have a value."""
+
+    count: int
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """What a run comes to; `drawn` are the units of the intervals."""
+
+    run: str
+    model: str
+    backend: str
+    drawn: str
+    ticks: int
+    plans: int
+    metrics: dict[str, Pooled]
+    latency: Latency
+    skipped: dict[str, str]  # columns without any value, and why
+    failed: tuple[tuple[str, str], ...]  # (bag, reason) of bags that were not replayed
+    bags: tuple[BagMetrics, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRun:
+    """A run with the values of all its ticks, bag after bag."""
+
+    run: ReplayRun
+    bags: tuple[Judged, ...]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column's values [N] over all bags, NaN where there is none."""
+        return np.concatenate(
+            [bag.values.get(name, np.full(len(bag.replay.tick), np.nan)) for bag in self.bags]
+        )
+
+    def metrics(self) -> RunMetrics:
+        """Return what the run comes to."""
+        labels, drawn = units(self.bags)
+        bootstrap = RouteBootstrap(labels)
+        found = {}
+        for column in COLUMNS:
+            values = self.column(column.name)
+            known = np.isfinite(values)
+            if known.any():
+                estimate = bootstrap.mean(values, known)
+                found[column.name] = Pooled(int(known.sum()), estimate)
+        bags = tuple(bag.metrics() for bag in self.bags)
+        run = self.run.run
+        return RunMetrics(
+            run=self.run.name,
+            model=str(run['model']['name']),
+            backend=str(run['model'].get('backend', '')),
+            drawn=drawn,
+            ticks=sum(bag.ticks for bag in bags),
+            plans=sum(bag.plans for bag in bags),
+            metrics=found,
+            latency=self.latency(),
+            skipped={
+                name: why
+                for bag in self.bags
+                for name, why in bag.skipped.items()
+                if not any(one.startswith(name) for one in found)
+            },
+            failed=self.run.failed,
+            bags=bags,
+        )
+
+    def latency(self) -> Latency:
+        """Return how long inference took."""
+        deadline_s = self.run.run.get('parameters', {}).get('deadline_s')
+        return latency_of([bag.replay for bag in self.bags], deadline_s)
+
+
+def judge_run(
+    run: ReplayRun, ratings: Mapping[str, Sequence[RatedMoment]] | None = None
+) -> JudgedRun:
+    """Judge all bags; `ratings` are people's, by the bag's name. Progress goes to stderr."""
+    from tqdm import tqdm
+
+    bags = tqdm(run.bags, desc=f'judging {run.name}', unit='bag', disable=None, leave=False)
+    return JudgedRun(run, tuple(judge(bag, (ratings or {}).get(bag.name, ())) for bag in bags))
+
+
+def units(bags: Iterable[Judged]) -> tuple[np.ndarray, str]:
+    """Return what intervals are drawn by: a label per tick [N], and words."""
+    bags = list(bags)
+    by_bag = len(bags) >= ENOUGH_BAGS
+    labels, first = [], 0
+    for number, bag in enumerate(bags):
+        segments = segments_of(bag) if not by_bag else np.zeros(len(bag.replay.tick), int)
+        labels.append((number if by_bag else first) + segments)
+        first += int(segments.max(initial=-1)) + 1
+    drawn = 'bags' if by_bag else f'segments of {SEGMENT_S:g} s'
+    return np.concatenate([*labels, np.zeros(0, int)]), drawn
+
+
+def segments_of(bag: Judged) -> np.ndarray:
+    """Return the number [N] of the segment of 10 s that each tick is in."""
+    return (bag.replay.time_s // SEGMENT_S).astype(int)
