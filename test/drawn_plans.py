@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wamdiff_ros.planning.fallback import stop_trajectory
-from wamdiff_ros.planning.publication import Publication
+from wamdiff_ros.parameters import Parameters
+from wamdiff_ros.planning.publication import PublicationPolicy
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.types import EgoState, Plan, PlanStatus
 
@@ -34,9 +34,17 @@ def plan(curvature_1pm=0.02, acceleration_mps2=0.6, ego=EGO):
 
 
 def publication(status=PlanStatus.NOMINAL, of=None):
-    """Return a plan, or the stop along it, as published 80 ms after its t0, or later."""
+    """Return what the policy publishes 80, 380 or 1250 ms after t0; a stop begins at EGO's place.
+
+    The vehicle has not moved since then, so that all three are drawn around the same place.
+    """
     of = of or plan()
-    if status is PlanStatus.FALLBACK_STOP:
-        of = stop_trajectory(of, replace(of.ego), 2.5, 0.1, of.t0_ns)
-    age_ns = {PlanStatus.NOMINAL: 80, PlanStatus.HELD: 380, PlanStatus.FALLBACK_STOP: 1250}
-    return Publication(status, of, age_ns[status] * 10**6, of.t0_ns + 10**9, '')
+    age_ns = {PlanStatus.NOMINAL: 80, PlanStatus.HELD: 380, PlanStatus.FALLBACK_STOP: 1250}[
+        status
+    ] * 10**6
+    policy = PublicationPolicy(Parameters.from_mapping({}))
+    policy.accept(of, 0)
+    now_ns, tick = of.t0_ns + age_ns, 0 if status is PlanStatus.NOMINAL else 1
+    published = policy.decide(tick, now_ns, replace(of.ego, stamp_ns=now_ns), 'no frame')
+    assert published.status is status
+    return published
