@@ -23,6 +23,10 @@ def test_the_defaults_are_accepted():
         ({'rate_hz': 20.0}, 'deadline_s: 0.08 s is longer than one period'),
         ({'max_plan_age_s': 0.08}, 'max_plan_age_s: 0.08 s is not above deadline_s 0.08 s'),
         ({'fallback': 'hope'}, "fallback: 'hope' is not one of stop, silent"),
+        (
+            {'fallback_deceleration_mps2': 4.0, 'max_deceleration_mps2': 3.0},
+            'fallback_deceleration_mps2: 4.0 m/s.2 is above max_deceleration_mps2 3.0',
+        ),
         ({'min_pixels': 9000, 'max_pixels': 4096}, 'min_pixels: 9000 is above max_pixels 4096'),
         ({'cameras': []}, 'cameras: the list is empty'),
         ({'cameras': 'front'}, 'is not a list of names'),

@@ -172,10 +172,10 @@ def test_a_vehicle_that_reverses_may_have_a_plan_in_reverse_and_not_one_that_tur
 
 
 def test_braking_in_reverse_is_deceleration():
-    distance_m = -4 * TIME_S + TIME_S**2 / 2
-    reverse = straight(distance_m, -4 + TIME_S, 1.0)
+    distance_m = -5 * TIME_S + TIME_S**2 / 2
+    reverse = straight(distance_m, -5 + TIME_S, 1.0)
     parameters = Parameters(**{**OFF, 'max_acceleration_mps2': 0.5, 'max_deceleration_mps2': 0.9})
-    assert broken_check(reverse, ego(-4.0), parameters).check == 'deceleration'
+    assert broken_check(reverse, ego(-5.0), parameters).check == 'deceleration'
 
 
 @pytest.mark.parametrize('heading_rad', [0.0, 2.0])

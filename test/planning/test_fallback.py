@@ -3,11 +3,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinematics import assert_consistent, assert_well_formed
 from scipy.spatial.transform import Rotation
 
+from wamdiff_ros.parameters import Parameters
+from wamdiff_ros.planning.checks import broken_check
 from wamdiff_ros.planning.fallback import MAX_OFFSET_M, state_on_plan, stop_trajectory
 from wamdiff_ros.planning.trajectory import to_fixed, trajectory_from_waypoints
 from wamdiff_ros.types import EgoState, Plan
@@ -57,8 +59,12 @@ def in_plan(stop):
     return xyz_m[:, :2], angles[:, 2]
 
 
+def braking(deceleration, interval_s=0.1):
+    return Parameters(fallback_deceleration_mps2=deceleration, point_interval_s=interval_s)
+
+
 def stop_of(plan, ego, deceleration=2.5, interval_s=0.1, start_ns=T0 + SECOND, rate=0.06):
-    stop = stop_trajectory(plan, ego, deceleration, interval_s, start_ns)
+    stop = stop_trajectory(plan, ego, braking(deceleration, interval_s), start_ns)
     assert stop.t0_ns == stop.ego.stamp_ns
     trajectory = stop.trajectory
     pace = np.abs(trajectory.speed_mps)
@@ -228,12 +234,78 @@ def test_any_state_gives_a_stop_from_the_vehicle_itself(
 ):
     plan = plan_for(8 * TIMES_S, radius_m)
     ego = ego_at(T0 + SECOND, xy_m, heading, speed)
-    trajectory = stop_trajectory(plan, ego, deceleration, 0.1, T0).trajectory
+    trajectory = stop_trajectory(plan, ego, braking(deceleration), T0).trajectory
     assert_well_formed(trajectory)
     pace = np.abs(trajectory.speed_mps)
     assert (np.diff(pace) <= 0).all()
     assert pace[-1] == 0
     assert pace[0] == (abs(speed) if abs(speed) > 0.01 else 0.0)
     steps_m = np.hypot(*np.diff(trajectory.xy_base_m, axis=0).T)
-    wanted_m = pace[0] ** 2 / (2 * deceleration)
+    braked = abs(trajectory.acceleration_mps2[0])
+    assert pace[0] == 0 or deceleration <= braked <= max(deceleration, 6.0)
+    wanted_m = pace[0] ** 2 / (2 * max(braked, deceleration))
     assert steps_m.sum() == pytest.approx(wanted_m, rel=0.05, abs=0.01)
+
+
+# -- feasible, whatever the state ---------------------------------------------------------------
+
+
+@st.composite
+def accepted_plans(draw):
+    """A plan at some speed on some bend, its waypoints written with one decimal."""
+    speed = draw(st.floats(0.0, 25.0))
+    gentlest_m = max(5.0, speed**2 / 4.0)
+    radius_m = draw(st.sampled_from([-1, 1])) * gentlest_m / draw(st.floats(1e-3, 1.0))
+    acceleration = draw(st.floats(-speed / 4.0, 1.0))
+    distances_m = speed * TIMES_S + acceleration * TIMES_S**2 / 2
+    waypoints = np.array([on_path(distance_m, radius_m)[0] for distance_m in distances_m])
+    waypoints = waypoints.round(1)
+    trajectory = trajectory_from_waypoints(waypoints, (speed, 0.0), 0.1)
+    return Plan(T0, ego_at(T0, speed=speed), waypoints, trajectory)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    plan=accepted_plans(),
+    since_s=st.floats(0.0, 4.0),
+    aside_m=st.floats(-4.0, 4.0),
+    heading=st.floats(-1.0, 1.0),
+    speed=st.floats(-8.0, 35.0),
+    deceleration=st.floats(0.5, 9.0),
+)
+def test_any_stop_passes_the_checks(plan, since_s, aside_m, heading, speed, deceleration):
+    there = state_on_plan(plan, T0 + round(since_s * 1e9))
+    course = Rotation.from_quat(there.orientation_xyzw)
+    ego = replace(
+        there,
+        position_fixed_m=tuple(there.position_fixed_m + course.apply([0.0, aside_m, 0.0])),
+        orientation_xyzw=tuple((course * Rotation.from_euler('z', heading)).as_quat()),
+        velocity_base_mps=(speed, 0.0),
+    )
+    parameters = braking(deceleration)
+    stop = stop_trajectory(plan, ego, parameters, T0)
+    assert broken_check(stop.trajectory, ego, parameters, stop=True) is None
+
+
+@settings(deadline=None)
+@given(plan=accepted_plans(), since_s=st.floats(0.0, 1.1), faster=st.floats(0.8, 1.2))
+def test_a_vehicle_on_the_path_stops_on_it_also_when_it_is_a_little_fast(plan, since_s, faster):
+    there = state_on_plan(plan, T0 + round(since_s * 1e9))
+    ego = replace(there, velocity_base_mps=(faster * there.speed_mps, 0.0))
+    way_m, _ = in_plan(stop_trajectory(plan, ego, braking(2.5), T0))
+    path_m = plan.trajectory.xy_base_m
+    ends = np.hypot(*path_m[-1])
+    for point in way_m:
+        if np.hypot(*point) < ends - 1.0:  # beyond, it is lengthened straight
+            assert np.hypot(*(path_m - point).T).min() < 0.3 + 0.06 * plan.ego.speed_mps
+
+
+def test_a_vehicle_too_fast_for_the_bend_brakes_harder_and_as_much_as_it_may():
+    for radius_m, speed, braked in ((60.0, 9.0, 2.0), (15.0, 11.0, 6.0)):
+        plan = plan_for(5 * TIMES_S, radius_m, 5.0)
+        ego = replace(plan.ego, velocity_base_mps=(speed, 0.0))
+        trajectory = stop_trajectory(plan, ego, braking(2.0), T0).trajectory
+        assert trajectory.acceleration_mps2[0] == -braked
+        lateral_mps2 = trajectory.heading_rate_radps * trajectory.speed_mps
+        bent_mps2 = min(speed**2 / radius_m, 0.9 * Parameters().max_lateral_acceleration_mps2)
+        assert lateral_mps2.max() == pytest.approx(bent_mps2, rel=0.05)

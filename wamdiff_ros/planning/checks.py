@@ -119,7 +119,7 @@ def _measures(trajectory: Trajectory, ego: EgoState, p: Parameters) -> Iterator[
     pace_mps = np.hypot(*np.diff(xy_m, axis=0).T) / np.diff(time_s)
     pace_mps = np.maximum(np.abs(speed_mps), np.append(pace_mps, 0.0))
     yield 'speed', pace_mps, time_s, p.max_speed_mps, 'm/s'
-    along_mps2 = direction * trajectory.acceleration_mps2
+    along_mps2 = np.where(speed_mps < 0, -1.0, 1.0) * trajectory.acceleration_mps2
     yield 'acceleration', along_mps2, time_s, p.max_acceleration_mps2, 'm/s^2'
     yield 'deceleration', -along_mps2, time_s, p.max_deceleration_mps2, 'm/s^2'
     aside_mps2 = speed_mps * trajectory.heading_rate_radps
@@ -131,7 +131,7 @@ def _measures(trajectory: Trajectory, ego: EgoState, p: Parameters) -> Iterator[
     before_s = time_s[time_s <= time_s[-1] - JERK_S + 1e-9]
     change_mps2 = [
         np.interp(before_s + JERK_S, time_s, a) - np.interp(before_s, time_s, a)
-        for a in (along_mps2, aside_mps2)
+        for a in (trajectory.acceleration_mps2, aside_mps2)
     ]
     yield 'jerk', np.hypot(*change_mps2) / JERK_S, before_s, p.max_jerk_mps3, 'm/s^3'
 

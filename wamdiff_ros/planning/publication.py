@@ -33,8 +33,6 @@ class PublicationPolicy:
         self._max_age_ns = round(parameters.max_plan_age_s * 1e9)
         self._max_ego_age_ns = round(parameters.max_ego_gap_s * 1e9)
         self._fallback = parameters.fallback
-        self._deceleration_mps2 = parameters.fallback_deceleration_mps2
-        self._point_interval_s = parameters.point_interval_s
         self._plan: Plan | None = None
         self._plan_tick = -1
         self._rejection = ('', -1)  # reason, tick
@@ -117,9 +115,7 @@ class PublicationPolicy:
             ego = None
         # Without odometry every tick publishes the same stop, begun when the plan ran out.
         expired_ns = plan.t0_ns + self._max_age_ns
-        stop = stop_trajectory(
-            plan, ego, self._deceleration_mps2, self._point_interval_s, expired_ns
-        )
+        stop = stop_trajectory(plan, ego, self._parameters, expired_ns)
         # A stop is to be followed until it is replaced, also one that began long ago.
         valid_until_ns = now_ns + self._max_age_ns
         return Publication(
