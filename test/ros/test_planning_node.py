@@ -19,6 +19,7 @@ def test_all_topics_have_their_names_and_types(planning):
     topics = dict(bench.node.get_topic_names_and_types())
     assert {name: topics[name] for name in topics if name.startswith('/planner/')} == {
         '/planner/trajectory': ['wamdiff_ros/msg/PlannedTrajectory'],
+        '/planner/candidates': ['wamdiff_ros/msg/CandidateTrajectories'],
         '/planner/status': ['wamdiff_ros/msg/PlannerStatus'],
         '/planner/scene_description': ['wamdiff_ros/msg/SceneDescription'],
         '/planner/path': ['nav_msgs/msg/Path'],
@@ -73,9 +74,24 @@ def test_path_and_markers_show_the_published_trajectory(planning):
     assert [p.pose for p in path.poses] == [p.pose for p in trajectory.points]
     start = len(bench.heard['markers'])
     markers = bench.wait(lambda: bench.heard['markers'][start:], 'markers')[0].markers
-    assert [marker.id for marker in markers] == [0, 1, 2]
-    assert len(markers[0].points) == len(markers[0].colors) == 40 * 6
-    assert len(markers[1].points) == 4
+    of = {(marker.ns, marker.id): marker for marker in markers}
+    assert len(of['ribbon', 0].points) == 40 * 6
+    assert len(of['horizon', 0].points) == 4 * 2
+    assert of['words', 0].text.startswith('NOMINAL')
+
+
+def test_the_words_beside_the_markers_hold_the_newest_description(planning):
+    bench, _ = planning
+    start = len(bench.heard['markers'])
+    bench.wait(
+        lambda: [
+            marker.text
+            for array in bench.heard['markers'][start:]
+            for marker in array.markers
+            if marker.ns == 'words' and marker.text.endswith('\na road, 64 by 48')
+        ],
+        'words with the description',
+    )
 
 
 def test_scene_is_described_once_a_period_with_its_own_t0(planning):
