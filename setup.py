@@ -127,12 +127,13 @@ setup(
     ],
     extras_require={
         'bench': pins('simulation') + pins('bench'),
-        'gpu': ['flashinfer-python', 'tensorrt'],
+        'export': pins('export'),
+        'gpu': pins('export') + pins('gpu'),
         'quantisation': pins('quantisation'),
         'simulation': pins('simulation'),
         'test': [
             pin
-            for group in ('simulation', 'train', 'bench', 'quantisation', 'test')
+            for group in ('simulation', 'train', 'bench', 'quantisation', 'export', 'test')
             for pin in pins(group)
         ],
         'train': pins('train'),

@@ -94,7 +94,7 @@ def test_the_manifest_is_a_valid_format_3_manifest():
 
 
 def test_every_import_is_declared():
-    packages = pins('runtime', 'ros', 'simulation', 'train', 'bench')
+    packages = pins('runtime', 'ros', 'simulation', 'train', 'bench', 'export')
     manifest = manifest_dependencies()
     for name, path in imports_of(ROOT / 'wamdiff_ros').items():
         if name in OPTIONAL:
@@ -188,7 +188,7 @@ def test_every_data_folder_is_installed():
 
 def test_every_installed_command_has_a_main():
     commands = re.findall(r'^install_command\((\w+) ([\w.]+) \S+\)', CMAKE, re.MULTILINE)
-    names = {'planner_node', 'simulator_node', 'player', 'wamdiff'}
+    names = {'planner_node', 'simulator_node', 'player', 'recorder', 'wamdiff'}
     assert {name for name, _ in commands} == names
     for name, module in commands:
         tree = ast.parse((ROOT / f'{module.replace(".", "/")}.py').read_text())
