@@ -116,7 +116,7 @@ def write_run(path, bags, model='nano', seconds=0.05, notes=(), pictures=()):
     ]
     dump(path / 'run.json', {
         'format': 'wamdiff-replay', 'format_version': 1,
-        'model': {'name': model, 'backend': 'sdpa cpu float32', 'sha256': 'abc'},
+        'model': {'name': model, 'sha256': 'abc'},
         'parameters': {'rate_hz': 10.0, 'deadline_s': 0.08},
         'options': {'start_s': 0.0}, 'versions': {'torch': '2.13.0'}, 'settings': '1234',
         'bags': entries,
@@ -140,7 +140,7 @@ def write_bag(folder, ticks, seconds=0.05, notes=(), pictures=()):
         'settings': '1234', 'topics': {'camera.front': '/camera'}, 'messages': {},
         'counters': {}, 'notes': list(notes), 'start_ns': ticks[0]['grid_ns'],
         'end_ns': ticks[-1]['grid_ns'], 'period_ns': STEP_NS,
-        'ticks': {one: status.count(one) for one in status},
+        'ticks': {one: status.count(one) for one in status}, 'backend': 'sdpa cpu float32',
         'camera': {
             'width': 512, 'height': 256, 'fx': 256.0, 'fy': 256.0, 'cx': 255.5, 'cy': 127.5,
             'rotation_base': [[0, 0, 1], [-1, 0, 0], [0, -1, 0]],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import tick_values
-from .columns import COLUMNS, PRIMARY
+from .columns import COLUMNS, RANKED
 from .distribution import Distribution
 from .ratings import RatedMoment
 from .replay_run import BagReplay
@@ -92,11 +92,11 @@ class Judged:
         )
 
     def worst(self, count: int = 6, apart_s: float = 2.0) -> list[int]:
-        """Return the places of the worst ticks by `ade_3s_due_m`, each 2 s from the others.
+        """Return the places of the worst ticks by `RANKED`, each 2 s from the others.
 
         A tick without a plan counts as one that stands still.
         """
-        error = self.values[PRIMARY.replace('_m', '_due_m')]
+        error = self.values[RANKED]
         order = np.argsort(-np.nan_to_num(error, nan=-1.0), kind='stable')
         found: list[int] = []
         for place in order[: np.isfinite(error).sum()].tolist():

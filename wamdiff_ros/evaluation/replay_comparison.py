@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .bootstrap import Estimate, RouteBootstrap
-from .columns import BY_NAME, COLUMNS, PRIMARY, Column
+from .columns import BY_NAME, COLUMNS, RANKED, Column
 from .replay_run import ReplayRun
 from .run_metrics import SEGMENT_S, JudgedRun, segments_of, units
 
 SEGMENTS = 10  # listed in each direction
-RANKED = PRIMARY.replace('_m', '_due_m')  # failures count
 
 
 class ComparisonError(ValueError):
@@ -87,7 +86,7 @@ def compare_runs(first: JudgedRun, second: JudgedRun) -> ReplayComparison:
     return ReplayComparison(
         first=first.run.name,
         second=second.run.name,
-        models=tuple(str(run.run.run['model']['name']) for run in (first, second)),
+        models=(first.run.model, second.run.model),
         bags=len(first.bags),
         ticks=len(labels),
         drawn=drawn,

@@ -116,6 +116,17 @@ class ReplayRun:
         """The folder's name."""
         return self.path.resolve().name
 
+    @property
+    def model(self) -> str:
+        """The checkpoint's name."""
+        return str(self.run.get('model', {}).get('name', 'unknown'))
+
+    @property
+    def backend(self) -> str:
+        """What the network ran on, as the bags say; several in the order of the bags."""
+        said = [str(bag.info['backend']) for bag in self.bags if 'backend' in bag.info]
+        return '; '.join(dict.fromkeys(said)) or 'unknown'
+
 
 def read_run(path: Path) -> ReplayRun:
     """Read all finished bags of a run. Raises ReplayError."""

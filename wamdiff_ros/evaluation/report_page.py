@@ -10,17 +10,17 @@ from html import escape
 import numpy as np
 
 from .bootstrap import Estimate
-from .columns import BY_NAME, COLUMNS, PRIMARY, Column
+from .columns import BY_NAME, COLUMNS, PRIMARY, RANKED, Column
 from .displacement import HORIZONS_S
 from .metrics import BagMetrics
 from .page import cards, document, stage_bars, table
 from .plain_text import plain
 from .replay_comparison import ReplayComparison, SegmentDifference, compare_runs, interval
 from .replay_run import ReplayRun
-from .report_plots import above, curves, in_picture, shares, sparkline
+from .report_cases import cases
+from .report_plots import curves, shares, sparkline
 from .run_metrics import JudgedRun, Pooled, RunMetrics
 
-RANKED = PRIMARY.replace('_m', '_due_m')
 GLANCE = (
     'own_plan', PRIMARY, 'fde_3s_m', 'miss_3s', 'comfort', 'shift_m', 'rater_feedback', 'pdms',
 )  # fmt: skip
@@ -28,7 +28,6 @@ BAG_COLUMNS = (
     'own_plan', PRIMARY, 'fde_3s_m', 'miss_3s', 'heading_3s_rad', 'comfort', 'shift_m', 'held',
     'rater_feedback', 'pdms',
 )  # fmt: skip
-CASES, CASES_PER_BAG = 12, 3
 NONE = '–'
 
 STYLE = """
@@ -113,7 +112,7 @@ def to_html(first: JudgedRun, second: JudgedRun | None = None) -> str:
         _plots(judged, totals),
         *(_comparison(comparison) if comparison else ()),
         _bags(judged, totals),
-        _cases(judged[-1]),
+        cases(judged[-1]),
         '<h2>All numbers</h2>' + _numbers(totals, comparison),
         *(_latency(one, len(totals) > 1) for one in totals),
         *(_origin(run.run, len(totals) > 1) for run in judged),
@@ -264,41 +263,6 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
         f'<div class="scroll"><table id="bags"><thead><tr>{buttons}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div>'
     )
-
-
-def _cases(run: JudgedRun) -> str:
-    places = [
-        (float(bag.values[RANKED][place]), bag, place)
-        for bag in run.bags
-        if RANKED in bag.values
-        for place in bag.worst(CASES_PER_BAG)
-    ]
-    places.sort(key=lambda case: -case[0])
-    shown = [_case(error, bag, place) for error, bag, place in places[:CASES]]
-    if not shown:
-        return ''
-    return (
-        '<h2>Worst moments</h2><p>By ADE to 3 s; a tick without a plan counts as standing still. '
-        'Blue is the plan, green what was driven.</p>'
-        f'<div class="cases">{"".join(shown)}</div>'
-    )
-
-
-def _case(error: float, bag, place: int) -> str:
-    replay = bag.replay
-    lines = [
-        f'{replay.name} at {replay.time_s[place]:.1f} s, tick {replay.tick[place]}: '
-        f'{error:.2f} m, {replay.status[place]}, {replay.ego[place, 3]:.1f} m/s, '
-        f'command {replay.commands[place] or "none"}',
-        *(f'{words}: {plain(text)}' for words, text in (
-            ('why', replay.reasons[place]),
-            ('answer', replay.answers[place]),
-            ('description', replay.descriptions[place]),
-        ) if text),
-    ]  # fmt: skip
-    views = [in_picture(replay, place), above(replay, place)]
-    words = ''.join(f'<p>{escape(line)}</p>' for line in lines)
-    return f'<div class="case"><div class="views">{"".join(views)}</div>{words}</div>'
 
 
 def _numbers(totals: Sequence[RunMetrics], comparison: ReplayComparison | None) -> str:

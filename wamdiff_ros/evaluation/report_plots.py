@@ -1,27 +1,20 @@
-"""The pictures of a report, as small inline SVG: curves, sparklines, plans from above.
+"""The plots of a report, as small inline SVG.
 
 Sized for a phone: letters of 13 stay readable when 440 units are shown 345 pixels wide.
 """
 
-import base64
 from collections.abc import Sequence
 from html import escape
 
-import cv2
 import numpy as np
 
-from ..pinhole import Pinhole
 from .bootstrap import Estimate
-from .displacement import offsets_in
-from .page import BLUE, GREEN, ORANGE
-from .replay_run import BagReplay
+from .page import BLUE, ORANGE
 
 WIDTH, HEIGHT = 440, 240
 LEFT, BOTTOM, TOP = 44, 36, 12
 COLOURS = (BLUE, ORANGE)
 SPARK_POINTS = 100
-ABOVE = (360, 150)
-PICTURE_WIDTH = 480
 
 Curve = tuple[str, Sequence[float], Sequence[Estimate]]
 
@@ -41,9 +34,9 @@ def curves(lines: Sequence[Curve], x_words: str, y_words: str) -> str:
         if all(e.low is not None for e in ys):
             up = [(x_of(x), y_of(e.high)) for x, e in zip(xs, ys, strict=True)]
             down = [(x_of(x), y_of(e.low)) for x, e in zip(xs, ys, strict=True)]
-            parts.append(f'<polygon points="{_points(up + down[::-1])}" fill="{colour}33"/>')
+            parts.append(f'<polygon points="{points_of(up + down[::-1])}" fill="{colour}33"/>')
         middle = [(x_of(x), y_of(e.value)) for x, e in zip(xs, ys, strict=True)]
-        parts.append(_line(middle, colour))
+        parts.append(line(middle, colour))
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in middle]
         parts.append(_key(number, name, colour))
     return _svg(parts, f'{y_words} over {x_words}')
@@ -62,7 +55,7 @@ def shares(lines: Sequence[tuple[str, np.ndarray]], x_words: str) -> str:
         below = np.searchsorted(values, x, side='right') / len(values)
         colour = COLOURS[number % len(COLOURS)]
         points = [(x_of(a), y_of(b)) for a, b in zip(x.tolist(), below.tolist(), strict=True)]
-        parts += [_line(points, colour), _key(number, name, colour, low=True)]
+        parts += [line(points, colour), _key(number, name, colour, low=True)]
     return _svg(parts, f'share of ticks below {x_words}')
 
 
@@ -79,112 +72,11 @@ def sparkline(values: np.ndarray, top: float) -> str:
             x = 2 + 96 * place / max(len(peaks) - 1, 1)
             runs[-1].append((x, 22 - 20 * min(peak / (top or 1.0), 1.0)))
     lines = ''.join(
-        f'<polyline points="{_points(run)}" fill="none" stroke="{BLUE}" stroke-width="1.2"/>'
+        f'<polyline points="{points_of(run)}" fill="none" stroke="{BLUE}" stroke-width="1.2"/>'
         for run in runs
         if len(run) > 1
     )
     return f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true">{lines}</svg>'
-
-
-def above(replay: BagReplay, place: int) -> str:
-    """Draw plan, truth and others of one tick from above, ahead is to the right."""
-    width, height = ABOVE
-    paths = _paths(replay, place)
-    every = np.concatenate([np.zeros((1, 2)), *paths])
-    behind_m = min(float(every[:, 0].min()), -2.0)
-    ahead_m = max(float(every[:, 0].max()), 15.0)
-    aside_m = max(float(np.abs(every[:, 1]).max()) + 2.0, 6.0)
-    scale = min((width - 16) / (ahead_m - behind_m), height / (2 * aside_m))
-
-    def at(points: np.ndarray) -> list[tuple[float, float]]:
-        return [
-            (8 + (x - behind_m) * scale, height / 2 - y * scale)
-            for x, y in points.tolist()
-        ]  # fmt: skip
-
-    parts, spacing = [], 10.0 if scale > 2.5 else 50.0
-    for line_m in np.arange(0, (width - 8) / scale + behind_m, spacing).tolist():
-        x = 8 + (line_m - behind_m) * scale
-        parts.append(
-            f'<path d="M{x:.1f} 0V{height}" stroke="#8884"/>'
-            f'<text x="{x + 2:.1f}" y="{height - 3}">{line_m:.0f} m</text>'
-        )
-    parts += [
-        f'<polygon points="{_points(at(box))}" fill="#8888"/>' for box in _others(replay, place)
-    ]
-    ego = np.array([(3.7, 0.9), (3.7, -0.9), (-0.9, -0.9), (-0.9, 0.9)])
-    parts.append(f'<polygon points="{_points(at(ego))}" fill="none" stroke="currentColor"/>')
-    for path, colour in zip(paths, (GREEN, BLUE), strict=True):
-        if len(path):
-            parts.append(_line(at(np.concatenate([np.zeros((1, 2)), path])), colour, 2.5))
-    return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="from above">'
-        f'{"".join(parts)}</svg>'
-    )
-
-
-def in_picture(replay: BagReplay, place: int) -> str:
-    """Return the camera picture of a tick with plan and truth drawn in it; '' without one."""
-    path = replay.thumbnail(place)
-    if path is None:
-        return ''
-    bgr = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-    if bgr is None:
-        return ''
-    height, width = bgr.shape[:2]
-    shown = bgr
-    if width > PICTURE_WIDTH:
-        size = PICTURE_WIDTH, round(height * PICTURE_WIDTH / width)
-        shown = cv2.resize(bgr, size, interpolation=cv2.INTER_AREA)
-    _, jpeg = cv2.imencode('.jpg', shown, [cv2.IMWRITE_JPEG_QUALITY, 75])
-    url = 'data:image/jpeg;base64,' + base64.b64encode(jpeg).decode('ascii')
-    height, width = shown.shape[:2]
-    lines = ''
-    camera = replay.camera()
-    if camera is not None:
-        for path_m, colour in zip(_paths(replay, place), ('#3fb950', '#58a6ff'), strict=True):
-            points = _projected(camera, path_m) * (width / camera.width)
-            if len(points) > 1:
-                lines += _line([tuple(point) for point in points.tolist()], colour, 2.5)
-    return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="camera picture">'
-        f'<image href="{url}" width="{width}" height="{height}"/>{lines}</svg>'
-    )
-
-
-def _paths(replay: BagReplay, place: int) -> list[np.ndarray]:
-    """Return what was driven and the plan [N, 2], in base at the tick; without a plan of its own
-    a tick has none, whatever is held.
-    """
-    if replay.own[place]:
-        paths = [replay.truth_m[place, :, :2], replay.plan_xy_m[place]]
-    else:
-        after_ns = np.arange(0, 11) * 500_000_000
-        track = replay.driven(replay.grid_ns[place] + after_ns)
-        paths = [offsets_in(track[0, 2], track[1:, :2] - track[0, :2]), np.zeros((0, 2))]
-    return [path[np.isfinite(path[:, 0])] for path in paths]
-
-
-def _others(replay: BagReplay, place: int) -> list[np.ndarray]:
-    """Return the corners [4, 2] in base of a simulator's road users at a tick."""
-    world = replay.worlds[place]
-    if not world or not np.isfinite(replay.ego[place, 0]):
-        return []
-    from .footprints import footprint_corners
-
-    x, y, heading = replay.ego[place, :3]
-    boxes = np.array(
-        [(b['x_m'], b['y_m'], b['heading_rad'], *b['size_m'][:2]) for b in world['bodies']], float
-    ).reshape(-1, 5)
-    offset = offsets_in(np.full(len(boxes), heading), boxes[:, :2] - (x, y))
-    near = np.hypot(*offset.T) < 80
-    turned = np.column_stack([offset, boxes[:, 2] - heading, boxes[:, 3:]])[near]
-    return list(footprint_corners(turned))
-
-
-def _projected(camera: Pinhole, path_m: np.ndarray) -> np.ndarray:
-    pixels, depth = camera.project(np.pad(path_m, ((0, 0), (0, 1))))
-    return pixels[depth > 1.0]
 
 
 def _nice(highest: float, steps: int) -> tuple[float, float]:
@@ -238,14 +130,16 @@ def _key(number: int, name: str, colour: str, low: bool = False) -> str:
     )
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str, width: float = 2) -> str:
+def line(points: Sequence[tuple[float, float]], colour: str, width: float = 2) -> str:
+    """Return a line through points of the picture."""
     return (
-        f'<polyline points="{_points(points)}" fill="none" stroke="{colour}" '
+        f'<polyline points="{points_of(points)}" fill="none" stroke="{colour}" '
         f'stroke-width="{width}" stroke-linejoin="round"/>'
     )
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
+def points_of(points: Sequence[tuple[float, float]]) -> str:
+    """Return points as SVG writes them."""
     return ' '.join(f'{x:.1f},{y:.1f}' for x, y in points)
 
 

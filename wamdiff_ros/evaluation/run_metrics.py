@@ -71,11 +71,10 @@ class JudgedRun:
                 estimate = bootstrap.mean(values, known)
                 found[column.name] = Pooled(int(known.sum()), estimate)
         bags = tuple(bag.metrics() for bag in self.bags)
-        run = self.run.run
         return RunMetrics(
             run=self.run.name,
-            model=str(run['model']['name']),
-            backend=str(run['model'].get('backend', '')),
+            model=self.run.model,
+            backend=self.run.backend,
             drawn=drawn,
             ticks=sum(bag.ticks for bag in bags),
             plans=sum(bag.plans for bag in bags),
