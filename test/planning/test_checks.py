@@ -16,12 +16,6 @@ from wamdiff_ros.types import EgoState, Plan, Trajectory
 
 SECOND = 1_000_000_000
 TIME_S = np.arange(41) / 10
-OFF = {
-    name: 0.0
-    for name in Parameters.__dataclass_fields__
-    if name.startswith('max_')
-    and name.endswith(('_m', '_mps', '_mps2', '_mps3', '_1pm'))
-}  # fmt: skip
 ONLY_BELOW, ONLY_ABOVE = 0.98, 1.02
 
 
@@ -93,6 +87,7 @@ CASES = {
     'max_curvature_1pm': ('curvature', 0.2, lambda limit: (circle(1 / limit, 2.0), ego(2.0))),
     'max_jerk_mps3': ('jerk', 2.0, lambda limit: (jerking(limit), ego())),
 }  # fmt: skip
+OFF = dict.fromkeys([*CASES, 'max_lateral_shift_m', 'max_forward_shift_m'], 0.0)
 
 
 @pytest.mark.parametrize('parameter', CASES)
