@@ -128,6 +128,7 @@ setup(
     extras_require={
         'bench': pins('simulation') + pins('bench'),
         'export': pins('export'),
+        'fleet': pins('fleet'),
         'gpu': pins('export') + pins('gpu'),
         'quantisation': pins('quantisation'),
         'simulation': pins('simulation'),

@@ -94,7 +94,7 @@ def test_the_manifest_is_a_valid_format_3_manifest():
 
 
 def test_every_import_is_declared():
-    packages = pins('runtime', 'ros', 'simulation', 'train', 'bench', 'export')
+    packages = pins('runtime', 'ros', 'simulation', 'train', 'bench', 'export', 'fleet')
     manifest = manifest_dependencies()
     for name, path in imports_of(ROOT / 'wamdiff_ros').items():
         if name in OPTIONAL:

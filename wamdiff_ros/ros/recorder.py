@@ -1,5 +1,14 @@
-"""Record topics into an mcap bag as they arrive, without a rosbag2 installation."""
+"""Record topics into an mcap bag as they arrive, without a rosbag2 installation.
 
+    python -m wamdiff_ros.ros.recorder --out DIR
+
+Records what a planner publishes, until SIGINT or SIGTERM.
+"""
+
+import argparse
+import signal
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -133,3 +142,29 @@ class RecorderNode:
         self._executor.shutdown()
         self._node.destroy_node()
         self._context.try_shutdown()
+
+
+def main(args: list[str] | None = None) -> int:
+    """Record a planner; SIGINT and SIGTERM end it with exit code 0."""
+    parser = argparse.ArgumentParser(description='Record what a planner publishes, as mcap.')
+    parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='new folder')
+    parser.add_argument(
+        '--planner', default='/planner', metavar='NAME', help='of the node (%(default)s)'
+    )
+    rest = rclpy.utilities.remove_ros_args([sys.argv[0], *(args or sys.argv[1:])])
+    arguments = parser.parse_args(rest[1:])
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        with RecorderNode(arguments.out, planner_topics(arguments.planner)) as recorder:
+            while not stop.is_set():
+                recorder.spin_for(0.1)
+    except BagError as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
