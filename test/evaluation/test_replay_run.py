@@ -57,3 +57,19 @@ def test_a_broken_line_is_named(tmp_path):
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(ReplayError, match='name a folder of `wamdiff replay`'):
         read_run(tmp_path)
+
+
+def test_where_the_vehicle_was_is_known_from_truths_too(tmp_path):
+    """While a plan is held, the states told are those of its own t0."""
+    ticks = straight(61)
+    for number in range(10, 30):
+        ticks[number] = {
+            **ticks[9], 'tick': number, 'grid_ns': ticks[number]['grid_ns'], 'status': 'HELD',
+            'reason': 'late',
+        }  # fmt: skip
+    (bag,) = read_run(write_run(tmp_path / 'run', {'monday': ticks})).bags
+    at_ns = bag.grid_ns[[0, 15, 25, 60]]
+    assert bag.driven(at_ns)[:, 0] == pytest.approx([0.0, 15.0, 25.0, 60.0])
+    assert np.isnan(bag.driven(bag.grid_ns[-1:] + 10**8)).all()
+    assert np.isnan(bag.motion(at_ns)[1:3]).all()  # speeds are told at t0 alone
+    assert bag.motion(at_ns)[[0, 3], 0] == pytest.approx([10.0, 10.0])

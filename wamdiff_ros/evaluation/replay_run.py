@@ -71,19 +71,28 @@ class BagReplay:
         return (self.grid_ns - self.grid_ns[:1]) * 1e-9
 
     def driven(self, at_ns: np.ndarray) -> np.ndarray:
-        """Return x, y, heading, speed and yaw rate [..., 5] as driven, NaN where not known."""
-        known = self.ego_ns > 0
-        stamps_ns, first = np.unique(self.ego_ns[known], return_index=True)
-        if len(stamps_ns) < 2:
-            return np.full((*at_ns.shape, 5), np.nan)
-        states = self.ego[known][first]
-        states[:, 2] = np.unwrap(states[:, 2])
-        place = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
-        gap_ns = stamps_ns[place] - stamps_ns[place - 1]
-        inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1]) & (gap_ns <= TRACK_GAP_NS)
-        part = ((at_ns - stamps_ns[place - 1]) / gap_ns)[..., None]
-        between = states[place - 1] + (states[place] - states[place - 1]) * part
-        return np.where(inside[..., None], between, np.nan)
+        """Return x, y and heading [..., 3] as driven, in the fixed frame; NaN where not known.
+
+        From the states that plans begin with and from the truths after them.
+        """
+        cos, sin = np.cos(self.ego[:, 2:3]), np.sin(self.ego[:, 2:3])
+        ahead, left, turned = np.moveaxis(self.truth_m, -1, 0)
+        later = np.stack(
+            (
+                self.ego[:, 0:1] + ahead * cos - left * sin,
+                self.ego[:, 1:2] + ahead * sin + left * cos,
+                self.ego[:, 2:3] + turned,
+            ),
+            axis=-1,
+        )
+        later_ns = self.t0_ns[:, None] + np.arange(1, WAYPOINTS + 1) * 500_000_000
+        stamps_ns = np.concatenate([self.ego_ns, later_ns.ravel()])
+        poses = np.concatenate([self.ego[:, :3], later.reshape(-1, 3)])
+        return _between(stamps_ns, poses, at_ns, turning=2)
+
+    def motion(self, at_ns: np.ndarray) -> np.ndarray:
+        """Return speed and yaw rate [..., 2] as driven, NaN where not known."""
+        return _between(self.ego_ns, self.ego[:, 3:], at_ns)
 
     def thumbnail(self, place: int) -> Path | None:
         """Return the picture of the tick at `place`, None when there is none."""
@@ -226,6 +235,28 @@ def _ego(state: dict[str, Any] | None) -> list[float]:
         return [np.nan] * 5
     x, y, _ = state['position_fixed_m']
     return [x, y, state['heading_rad'], state['speed_mps'], state['yaw_rate_radps']]
+
+
+def _between(
+    stamps_ns: np.ndarray, rows: np.ndarray, at_ns: np.ndarray, turning: int | None = None
+) -> np.ndarray:
+    """Interpolate rows [M, K] at instants [...]; the column `turning` is an angle.
+
+    NaN beyond the stamps and in gaps of more than 0.5 s.
+    """
+    known = np.isfinite(rows).all(axis=1)
+    stamps_ns, first = np.unique(stamps_ns[known], return_index=True)
+    if len(stamps_ns) < 2:
+        return np.full((*at_ns.shape, rows.shape[1]), np.nan)
+    rows = rows[known][first]
+    if turning is not None:
+        rows[:, turning] = np.unwrap(rows[:, turning])
+    place = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
+    gap_ns = stamps_ns[place] - stamps_ns[place - 1]
+    inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1]) & (gap_ns <= TRACK_GAP_NS)
+    part = ((at_ns - stamps_ns[place - 1]) / gap_ns)[..., None]
+    between = rows[place - 1] + (rows[place] - rows[place - 1]) * part
+    return np.where(inside[..., None], between, np.nan)
 
 
 def _number(value: float | None) -> float:

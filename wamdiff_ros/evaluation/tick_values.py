@@ -103,11 +103,11 @@ def comforts(replay: BagReplay, skipped: dict[str, str]) -> Values:
     alone = _where(reach, comfort.comfortable(speed, rate, PLAN_STEP_S).all(axis=1))
 
     before = -np.arange(round(HISTORY_S / PLAN_STEP_S), 0, -1) * PLAN_STEP_S
-    past = replay.driven(replay.t0_ns[:, None] + np.round(before * 1e9).astype(np.int64))
+    past = replay.motion(replay.t0_ns[:, None] + np.round(before * 1e9).astype(np.int64))
     known = np.isfinite(past).all(axis=(1, 2))
     whole = [
         np.concatenate([past[..., column], plan], axis=1)
-        for column, plan in ((3, speed), (4, rate))
+        for column, plan in ((0, speed), (1, rate))
     ]
     history = _where(reach & known, comfort.comfortable(*whole, PLAN_STEP_S).all(axis=1))
     found = {
