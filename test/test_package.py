@@ -268,3 +268,12 @@ def test_the_dds_profile_holds_an_hd_frame():
     text = {element.tag.rpartition('}')[2]: element.text for element in root.iter()}
     assert int(text['segment_size']) > 4 * 1920 * 1080 * 3
     assert text['useBuiltinTransports'] == 'false'
+
+
+def test_the_kernel_settings_allow_the_buffers_of_the_dds_profile():
+    lines = (ROOT / 'config' / '60-wamdiff.conf').read_text().splitlines()
+    settings = dict(line.split(' = ') for line in lines if line and not line.startswith('#'))
+    root = ElementTree.parse(ROOT / 'config' / 'fastdds.xml').getroot()
+    text = {element.tag.rpartition('}')[2]: element.text for element in root.iter()}
+    assert int(settings['net.core.rmem_max']) >= int(text['receiveBufferSize'])
+    assert int(settings['net.core.wmem_max']) >= int(text['sendBufferSize'])

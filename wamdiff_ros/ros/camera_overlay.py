@@ -161,7 +161,7 @@ def info_topic(image_topic: str) -> str:
 def image_message(header: Header, rgb: np.ndarray) -> Image:
     """Return a uint8 picture [height, width, 3] as rgb8.
 
-    An array is taken over as it is; bytes would be checked and copied one by one.
+    An array is taken over as it is; Humble checks the bytes of anything else one by one.
     """
     height, width, _ = rgb.shape
     message = Image(header=header, height=height, width=width, encoding='rgb8', step=3 * width)
