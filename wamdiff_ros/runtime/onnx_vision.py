@@ -41,7 +41,7 @@ class _Exported(nn.Module):
         self.tower = tower
 
     def forward(self, patches, position, cos, sin):
-        tokens, deepstack = self.tower.encode(patches, position, cos, sin)
+        tokens, deepstack = self.tower.encode(patches, (position, cos, sin))
         return (tokens, *deepstack)
 
 
@@ -61,13 +61,13 @@ def export_vision(tower: VisionTower, file: Path, precision: str) -> None:
     merge = tower.config.spatial_merge_size
     tower = copy.deepcopy(tower).to('cpu', dtype).eval()
     example = torch.zeros(2, 6 * merge**2, tower.patch_embed.proj.weight[0].numel(), dtype=dtype)
-    tables = tower.tables(2 * merge, 3 * merge)
+    places = tower.places(2 * merge, 3 * merge)
     images = torch.export.Dim('images', min=1, max=64)
     patches = merge**2 * torch.export.Dim('windows', min=1, max=1 << 16)
     with _quiet_exporter():
         torch.onnx.export(
             _Exported(tower),
-            (example, *tables),
+            (example, *places),
             os.fspath(file),
             dynamo=True,
             verbose=False,
@@ -98,7 +98,7 @@ def vision_inputs(tower: VisionTower, patches: torch.Tensor, grid, dtype: torch.
     _, height, width = grid
     if patches.shape[1] != height * width:
         raise ValueError(f'{patches.shape[1]} patches do not fill a grid of {grid}')
-    position, cos, sin = tower.tables(height, width)
+    position, cos, sin = tower.places(height, width)
     return patches.to(dtype), position.to(dtype), cos, sin
 
 
@@ -110,7 +110,7 @@ class OnnxVision:
             import onnxruntime
         except ImportError as error:
             raise VisionExportError(f'{error}; pip install -r requirements/export.txt') from None
-        self._tower = copy.deepcopy(tower).to('cpu', torch.float32)  # for its tables
+        self._tower = copy.deepcopy(tower).to('cpu', torch.float32)  # for its places
         self._dtype, _ = PRECISIONS[precision]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()

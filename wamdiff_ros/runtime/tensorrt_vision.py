@@ -150,7 +150,7 @@ class TensorRtVision:
         import tensorrt as trt
 
         self._thread = threading.get_ident()
-        self._tower = tower  # for its tables, and for sizes
+        self._tower = tower  # for its places, and for sizes
         self._shapes = shapes
         self._dtype, _ = PRECISIONS[precision]
         self._device = tower.pos_embed.weight.device
@@ -163,7 +163,7 @@ class TensorRtVision:
         self._outputs = output_names(tower)
         # Never the default stream, on which TensorRT adds synchronisation of its own.
         self._stream = torch.cuda.Stream(self._device)
-        self._tables: dict[tuple[int, int, int], tuple[torch.Tensor, ...]] = {}
+        self._places: dict[tuple[int, int, int], tuple[torch.Tensor, ...]] = {}
 
     @torch.inference_mode()
     def __call__(self, patches: torch.Tensor, grid: tuple[int, int, int]):
@@ -206,10 +206,10 @@ class TensorRtVision:
                 f'{shapes.most_images} of {shapes.least_patches} … {shapes.most_patches}; '
                 'build it again for these cameras or change max_pixels'
             )
-        if grid not in self._tables:
-            _, *tables = vision_inputs(self._tower, patches, grid, self._dtype)
-            self._tables[grid] = tuple(table.contiguous() for table in tables)
-        return patches.to(self._dtype).contiguous(), *self._tables[grid]
+        if grid not in self._places:
+            _, *places = vision_inputs(self._tower, patches, grid, self._dtype)
+            self._places[grid] = tuple(part.contiguous() for part in places)
+        return patches.to(self._dtype).contiguous(), *self._places[grid]
 
 
 def _version(text: str) -> tuple[int, ...]:
