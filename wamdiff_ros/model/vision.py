@@ -15,6 +15,8 @@ from .rope import axial_angles, merge_order, rotate
 
 # Query, key and value [n, heads, p, d] → output of that shape.
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+# Of the patches of one image: position embedding [p, hidden], cos and sin [p, head_dim].
+Places = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class PatchEmbed(nn.Module):
@@ -124,43 +126,45 @@ class VisionTower(nn.Module):
         grid = grid[0].permute(1, 2, 0).to(square.dtype)
         return merge_order(grid, self.config.spatial_merge_size)
 
+    def places(self, height: int, width: int) -> Places:
+        """Return what depends on a patch's place alone: its embedding and its rotation."""
+        config = self.config
+        position = self.position_embedding(height, width)
+        angles = axial_angles(
+            height, width, config.spatial_merge_size, config.hidden_size // config.num_heads
+        ).to(position.device)
+        return position, angles.cos(), angles.sin()
+
     def forward(
         self,
         patches: torch.Tensor,
         grid: tuple[int, int, int],
         attention: Attention = nn.functional.scaled_dot_product_attention,
+        places: Places | None = None,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Encode one image, or n of equal size.
 
         patches [height*width, channels*time*patch*patch] in merge-window order, or [n, …] of
-        that; grid (1, height, width) in patches. Returns tokens [height*width / merge**2,
-        out_hidden], or [n, …] of that, and one tensor of that shape per deepstack layer.
+        that; grid (1, height, width) in patches; places: what `places` returned for the grid, to
+        spare computing it again. Returns tokens [height*width / merge**2, out_hidden], or [n, …]
+        of that, and one tensor of that shape per deepstack layer.
         """
         if patches.dim() == 2:
-            tokens, deepstack = self(patches[None], grid, attention)
+            tokens, deepstack = self(patches[None], grid, attention, places)
             return tokens[0], [features[0] for features in deepstack]
         time, height, width = grid
         if time != 1 or patches.shape[1] != height * width:
             raise ValueError(f'{patches.shape[1]} patches do not fill a grid of {grid}')
-        return self.encode(patches, *self.tables(height, width), attention)
-
-    def tables(self, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return what depends on the grid alone: position [p, hidden], cos and sin [p, d]."""
-        config = self.config
-        angles = axial_angles(
-            height, width, config.spatial_merge_size, config.hidden_size // config.num_heads
-        ).to(self.pos_embed.weight.device)
-        return self.position_embedding(height, width), angles.cos(), angles.sin()
+        return self.encode(patches, places or self.places(height, width), attention)
 
     def encode(
         self,
         patches: torch.Tensor,
-        position: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        places: Places,
         attention: Attention = nn.functional.scaled_dot_product_attention,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Encode patches [n, p, dim] of images that have these `tables`; see forward."""
+        """Encode patches [n, p, dim] of images that have these `places`; see forward."""
+        position, cos, sin = places
         x = self.patch_embed(patches.to(self.pos_embed.weight.dtype)) + position
         deepstack = []
         for index, block in enumerate(self.blocks):
