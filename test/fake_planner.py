@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wamdiff_ros.planning.answer import Refusal, parse_waypoints
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.ros import conversion
 from wamdiff_ros.ros.planner_node import main
@@ -56,14 +57,18 @@ class FakeSession:
             raise ValueError(error)
         return cls(parameters, steering)
 
-    def plan(self, observation):
+    def plan(self, observation, deadline_s=None):
         time.sleep(self._steering.get('plan_s', 0.0))
         if error := self._steering.get('plan_error', ''):
             raise RuntimeError(error)
         reason = self._steering.get('refusal', '')
+        waypoints = np.array([[SPEED_MPS * 0.5 * (i + 1), 0.0] for i in range(8)])
+        if (answer := self._steering.get('answer', None)) is not None:  # as the real session does
+            parsed = parse_waypoints(answer)
+            reason = f'answer refused: {parsed.reason}' if isinstance(parsed, Refusal) else ''
+            waypoints = None if reason else parsed.xy_base_m
         plan = None
         if not reason:
-            waypoints = np.array([[SPEED_MPS * 0.5 * (i + 1), 0.0] for i in range(8)])
             trajectory = trajectory_from_waypoints(
                 waypoints, (SPEED_MPS, 0.0), self._parameters.point_interval_s
             )

@@ -285,6 +285,11 @@ class Bench:
         """Publish every frame on this topic too."""
         self._side_camera = self.node.create_publisher(Image, topic, 5)
 
+    def tick_clock(self, step_ns):
+        """Let simulated time go on by so much."""
+        self._sim_time_ns += step_ns
+        self._clock.publish(ClockMsg(clock=time_message(self._sim_time_ns)))
+
     def leap(self, seconds):
         """Set simulated time on, or back, at its next step."""
         self._sim_leaps_ns.append(round(seconds * 1e9))
@@ -299,8 +304,7 @@ class Bench:
         while not self._ending:
             if self.simulated and self.sim_runs:
                 leap_ns = self._sim_leaps_ns.popleft() if self._sim_leaps_ns else 0
-                self._sim_time_ns += round(step_s * 1e9) + leap_ns
-                self._clock.publish(ClockMsg(clock=time_message(self._sim_time_ns)))
+                self.tick_clock(round(step_s * 1e9) + leap_ns)
             running = self.sim_runs or not self.simulated
             if self.odometry_on and running:
                 self.publish_odometry(self.now_ns() + self.odometry_ahead_ns)

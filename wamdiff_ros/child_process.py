@@ -30,6 +30,11 @@ class ChildProcess:
             )
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """Exit code, negative for a signal, None while it runs."""
         return self._process.poll()

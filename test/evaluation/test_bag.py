@@ -1,3 +1,4 @@
+import resource
 import shutil
 
 import numpy as np
@@ -72,6 +73,21 @@ def test_a_nearly_full_disk_ends_the_bag_and_keeps_what_came_before(tmp_path, mo
         for stamp_ns in range(2, 1000):
             writer.write_message('/a', stamp_ns, navigation_command(1, 0))
     assert 1 <= len(list(read_messages(tmp_path / 'bag'))) == writer.message_count < 999
+
+
+def test_a_disk_that_is_full_all_the_same_is_one_error_that_names_the_bag(tmp_path):
+    random = np.random.default_rng(0)
+    writer = BagWriter(tmp_path / 'bag')
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)  # stands in for the disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
+    try:
+        with pytest.raises(BagError, match=r'bag: .*\(File too large\)'), writer:
+            for stamp_ns in range(4):
+                cdr = b'\0\1\0\0' + random.bytes(2**20)  # too random to be compressed
+                writer.write('/a', 'wamdiff_ros/msg/NavigationCommand', stamp_ns, cdr)
+        writer.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_an_unknown_type_is_refused_by_name(tmp_path):

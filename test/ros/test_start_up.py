@@ -2,12 +2,16 @@
 
 import os
 import signal
+import sys
 import time
 from itertools import pairwise
 
 import pytest
+from faults.resources import cpu_seconds
 from planner_bench import Bench, PlannerProcess, duration_s, stamp_ns
 from wamdiff_ros.msg import PlannerStatus
+
+from wamdiff_ros.ros.planner_node import MissingPackage, load_session
 
 pytestmark = pytest.mark.ros
 
@@ -111,6 +115,53 @@ def test_topic_of_another_type_than_insisted_on_is_an_error(start):
         ),
         'the reason',
     )
+
+
+def test_qos_can_be_overridden_and_what_does_not_fit_is_named(start):
+    bench, _ = start('-p', 'qos_overrides./odometry.subscription.reliability:=reliable')
+    diagnosis = bench.next_diagnosis(lambda d: 'incompatible QoS' in d.message, 'the complaint')
+    assert diagnosis.level == diagnosis.ERROR
+    assert '/odometry: node bench publishes with incompatible QoS' in diagnosis.message
+    bench.next_status(lambda m: 'no odometry yet' in m.reason, 'waiting for it')
+
+
+def test_inputs_that_are_lost_after_a_reset_are_an_error_and_not_a_wait(start):
+    bench, _ = start()
+    bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    bench.camera_on = False
+    assert bench.reset().success
+    bench.next_diagnosis(
+        lambda d: d.level == d.ERROR and d.message.startswith('LOST: no frame from camera front'),
+        'the loss',
+    )
+    bench.camera_on = True
+    bench.next_diagnosis(lambda d: d.level == d.OK, 'good again')
+
+
+def test_odometry_that_leaps_resets_the_stream_once_and_planning_goes_on(start):
+    bench, planner = start()
+    bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    bench.start_ns -= 20 * 10**9  # 100 m on
+    status = bench.next_status(
+        lambda m: m.state == PlannerStatus.NOMINAL and m.stream_resets, 'planning again'
+    )
+    assert status.stream_resets == 1
+    assert 'stream reset: odometry jumped by 100.' in planner.output()
+
+
+def test_node_that_is_not_active_leaves_the_processor_alone(start, tmp_path):
+    bench, planner = start('-p', 'rate_hertz:=10.0')  # refused: it stays unconfigured
+    bench.next_diagnosis(lambda d: d.level == d.ERROR, 'the reason')
+    before_s, began_s = cpu_seconds(planner.process.pid), time.monotonic()
+    time.sleep(2.0)
+    share = (cpu_seconds(planner.process.pid) - before_s) / (time.monotonic() - began_s)
+    assert share < 0.5  # one that polls takes all of it
+
+
+def test_missing_torch_is_named_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'wamdiff_ros.runtime.session', None)
+    with pytest.raises(MissingPackage, match=r'runtime\.session.*requirements/runtime\.txt'):
+        load_session(None)
 
 
 def test_process_that_was_stopped_goes_on_with_the_next_tick(start):

@@ -6,7 +6,7 @@ their fields are named as in the .msg files.
 
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ class BagWriter:
         try:
             self._writer.close()
         except OSError as error:
-            self._writer.abort()
+            with suppress(OSError):  # it tries to write what is still buffered
+                self._writer.abort()
             raise BagError(
                 f'{self.path}: could not be finished ({error.strerror}); its index is missing'
             ) from error

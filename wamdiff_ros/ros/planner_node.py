@@ -9,13 +9,22 @@ import signal
 import sys
 
 
+class MissingPackage(ValueError):
+    """A package of the network is not there; the message names it and the remedy."""
+
+
 def load_session(parameters, **callbacks):
     """Load the real session; torch takes seconds to import, so not before it is needed."""
     # OpenMP threads that spin between two small operations take cores from everybody else, and
     # stall each other on a busy machine. Read by torch when it is imported.
     os.environ.setdefault('OMP_WAIT_POLICY', 'PASSIVE')
-    from ..runtime.session import PlanningSession
-
+    try:
+        from ..runtime.session import PlanningSession
+    except ImportError as error:
+        raise MissingPackage(
+            f'{error}; the planner needs requirements/runtime.txt installed for {sys.executable}, '
+            'see README.md'
+        ) from error
     return PlanningSession.load(parameters, **callbacks)
 
 
