@@ -1,5 +1,6 @@
 """The node in operation, as a process of its own over real DDS."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -216,6 +217,45 @@ def test_answer_without_a_trajectory_is_counted_and_its_reason_shown(planning):
     planner.steer(refusal='seven numbers, wanted sixteen')
     status = bench.next_status(lambda m: 'seven numbers' in m.reason, 'the rejection')
     assert status.rejected_answers > before
+    planner.steer()
+
+
+def answer(**wrong):
+    """The answer of a straight drive at the bench's speed, with numbers replaced: n4=17.5."""
+    numbers = [x for i in range(1, 9) for x in (SPEED_MPS * i / 2, 0.0)]
+    for name, value in wrong.items():
+        numbers[int(name[1:])] = value
+    return ','.join(f'{number:.1f}' for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ('wrong', 'check'),
+    [
+        ({'n4': 17.5}, 'acceleration'),  # the tens digit of the third waypoint
+        ({'n8': 90.0}, 'speed'),
+        ({'n7': 1.0}, 'lateral acceleration'),
+        ({'n4': 6.9, 'n6': 8.1, 'n8': 8.5, 'n10': 8.2, 'n12': 7.4, 'n14': 6.6}, 'fold back'),
+    ],
+)
+def test_corrupted_answer_holds_the_plan_and_is_named_in_diagnostics(planning, wrong, check):
+    bench, planner = planning
+    before = bench.heard['status'][-1].rejected_plans
+    planner.steer(answer=answer(**wrong))
+    held = bench.next_status(lambda m: 'plan rejected' in m.reason and m.state == HELD, 'HELD')
+    assert held.reason.startswith(f'plan rejected: {check} ')
+    assert held.rejected_plans > before
+    trajectory = bench.trajectory_of(held)
+    assert trajectory.status == PlannedTrajectory.HELD
+    assert max(p.speed_mps for p in trajectory.points) == pytest.approx(SPEED_MPS, abs=0.01)
+    stopped = bench.next_status(lambda m: m.state == STOP, 'the fallback')
+    assert f'plan rejected: {check} ' in stopped.reason
+    diagnosis = bench.next_diagnosis(lambda d: f'{check} ' in d.message, 'the diagnosis')
+    values = {entry.key: entry.value for entry in diagnosis.values}
+    assert int(values['rejected_plans']) > before
+    assert re.search(rf'\b{check} \d+', values['rejected_plans_by_check'])
+    assert values['last_rejected_plan'].startswith(f'plan rejected: {check} ')
+    planner.steer(answer=answer())
+    bench.next_status(lambda m: m.state == NOMINAL, 'recovery')
     planner.steer()
 
 

@@ -35,6 +35,7 @@ class Counters:
     missed_deadlines: int = 0
     skipped_ticks: int = 0
     rejected_answers: int = 0
+    rejected_plans: int = 0  # that broke a check
     failed_inferences: int = 0
     stream_resets: int = 0
     late_instants: int = 0  # grid instants that passed without a tick
@@ -175,6 +176,7 @@ class Outputs:
             missed_deadlines=counters.missed_deadlines,
             skipped_ticks=counters.skipped_ticks,
             rejected_answers=counters.rejected_answers,
+            rejected_plans=counters.rejected_plans,
             stream_resets=counters.stream_resets,
             backend=self.backend,
             model=self.model,

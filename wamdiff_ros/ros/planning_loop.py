@@ -69,6 +69,7 @@ class PlanningLoop:
         self._tick_steady_s = time.monotonic()
         self._plan_steady_s: float | None = None  # when a plan was last published
         self._policy = PublicationPolicy(parameters)
+        self._last_rejection = ''
         self._newest_result: PlanningResult | None = None
         self._cleared = ''  # why the stream was reset, until there is a plan again
         self._resets_said: dict[str, float] = {}  # reason -> steady time of its log line [s]
@@ -138,7 +139,14 @@ class PlanningLoop:
     def describe(self) -> dict[str, str]:
         """Return counters and latencies for diagnostics."""
         counters = {key: str(value) for key, value in asdict(self.counters).items()}
-        return {'ticks': str(self._sequence), 'latency': self.latencies.describe(), **counters}
+        rejected = (f'{check} {count}' for check, count in self._policy.rejected.most_common())
+        return {
+            'ticks': str(self._sequence),
+            'latency': self.latencies.describe(),
+            **counters,
+            'rejected_plans_by_check': ', '.join(rejected),
+            'last_rejected_plan': self._last_rejection,
+        }
 
     # -- the grid -----------------------------------------------------------------------------
 
@@ -286,7 +294,10 @@ class PlanningLoop:
             self._newest_result = outcome.result
             self._describe_timings = StageTimings()
         if outcome.result is not None and outcome.result.plan is not None:
-            self._policy.accept(outcome.result.plan, outcome.request.tick)
+            if reason := self._policy.accept(outcome.result.plan, outcome.request.tick):
+                self.counters.rejected_plans += 1
+                self._last_rejection = reason
+                self._node.get_logger().warning(reason, throttle_duration_sec=5.0)
         else:
             self.counters.rejected_answers += outcome.result is not None
             self._policy.reject(outcome.reason, outcome.request.tick)
