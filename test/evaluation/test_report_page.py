@@ -102,6 +102,8 @@ def test_it_loads_without_complaints_or_network_and_fits(page, browser, width):
         e => !e.closest('.scroll, svg *')
             && e.getBoundingClientRect().right > innerWidth + 1).length"""
     assert browser.evaluate(too_wide) == 0
+    crowded = "[...document.querySelectorAll('.bars td')].filter(c => c.offsetHeight > 60).length"
+    assert browser.evaluate(crowded) == 0  # no word is broken letter by letter
     small = """Math.min(...[...document.querySelectorAll('.plot text, .case text')].map(
         e => e.getBoundingClientRect().height))"""
     assert browser.evaluate(small) >= 9  # letters that can be read

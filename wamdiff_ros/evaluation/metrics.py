@@ -7,6 +7,7 @@ inference took is measured elsewhere (`latency.py`).
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -46,7 +47,9 @@ class BagMetrics:
     ticks: int
     plans: int  # ticks with a plan of their own
     status: dict[str, int]
-    failures: tuple[tuple[str, int], ...]  # reasons of ticks without a plan, most frequent first
+    failures: tuple[
+        tuple[str, int], ...
+    ]  # why ticks have no plan, numbers left out, and how often
     metrics: dict[str, Measure]
     skipped: dict[str, str]
     age_ms: Distribution | None
@@ -66,7 +69,7 @@ class Judged:
         """Return what the values come to."""
         replay = self.replay
         failures = [
-            reason or 'no reason given'
+            _kind(reason)
             for reason, own in zip(replay.reasons, replay.own, strict=True)
             if not own
         ]
@@ -106,6 +109,11 @@ class Judged:
             if len(found) == count:
                 break
         return found
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its numbers, which differ from tick to tick."""
+    return re.sub(r'[-+]?\d+(\.\d+)?(e[-+]?\d+)?', '…', reason) or 'no reason given'
 
 
 def measure_of(values: np.ndarray) -> Measure | None:

@@ -29,6 +29,8 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { font-weight: 600; min-width: 9rem; }
+.bars th { min-width: 6rem; } .bars td:last-child { white-space: nowrap; width: 1%; }
+.bars td:nth-child(2) { width: 60%; vertical-align: middle; }
 .bar { position: relative; height: 1.1rem; background: var(--soft); border-radius: 3px; }
 .bar i { position: absolute; inset: 0 auto 0 0; border-radius: 3px; background: #2f81f755; }
 .bar i + i { background: #2f81f7; }

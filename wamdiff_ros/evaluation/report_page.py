@@ -38,7 +38,7 @@ body { max-width: 75rem; }
 .scroll thead th { white-space: normal; vertical-align: bottom; min-width: 4.5rem; }
 .scroll thead th:nth-child(n+3) { min-width: 3.5rem; }
 .scroll :is(th, td):first-child { position: sticky; left: 0; background: Canvas; }
-.bars { max-width: 40rem; } .bars td:nth-child(2) { width: 60%; vertical-align: middle; }
+.bars { max-width: 40rem; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid #2f81f7; }
@@ -176,13 +176,14 @@ def _plots(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
         ]
         if points:
             lines.append((one.run, *zip(*points, strict=True)))
-    final = [(run.run.name, run.column('fde_3s_m')) for run in judged]
-    shift = [(run.run.name, run.column('shift_m')) for run in judged]
-    plots = [
-        ('ADE over the horizon', curves(lines, 'horizon [s]', 'ADE [m]')),
-        ('Distribution of FDE at 3 s', shares(final, 'FDE at 3 s [m]')),
-        ('Distribution of shifts between plans', shares(shift, 'shift [m]')),
-    ]
+    plots = [('ADE over the horizon', curves(lines, 'horizon [s]', 'ADE [m]'))] if lines else []
+    for name, title, x_words in (
+        ('fde_3s_m', 'Distribution of FDE at 3 s', 'FDE at 3 s [m]'),
+        ('shift_m', 'Distribution of shifts between plans', 'shift [m]'),
+    ):
+        values = [(run.run.name, run.column(name)) for run in judged]
+        if any(np.isfinite(one).any() for _, one in values):
+            plots.append((title, shares(values, x_words)))
     figures = [f'<div><h2>{escape(words)}</h2>{svg}</div>' for words, svg in plots]
     return '<div class="plots">' + '\n'.join(figures) + '</div>'
 
