@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from golden_data import golden_engine, grid, image_processor, inputs
+from golden_data import grid, image_processor, inputs
 
 from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.image_processor import ImageProcessor
@@ -18,7 +18,6 @@ from wamdiff_ros.runtime.onnx_vision import (
     OnnxVision,
     VisionExportError,
     check_vision,
-    export_vision,
     largest_deviation,
     output_names,
     tower_sha256,
@@ -29,7 +28,6 @@ from wamdiff_ros.runtime.vision_backend import (
     VisionFiles,
     make_vision,
     provide_onnx,
-    sample_images,
     shapes_of,
 )
 from wamdiff_ros.share import share_path
@@ -47,13 +45,10 @@ def noise(tower, grids=GRIDS, seed=0):
     return [(torch.rand(h * w, dim, generator=generator) * 2 - 1, (1, h, w)) for _, h, w in grids]
 
 
-@pytest.fixture(scope='module')
-def golden(tmp_path_factory):
-    """The tower of a golden checkpoint and its exported file."""
-    folder = tmp_path_factory.mktemp('golden')
-    tower = golden_engine('A_tied', folder).network.vision
-    export_vision(tower, folder / 'a.onnx', 'fp32')
-    return tower, folder / 'a.onnx'
+@pytest.fixture
+def golden(exported):
+    tower, _, files = exported
+    return tower, files.onnx
 
 
 def test_one_file_serves_every_grid_and_number_of_images(golden):
@@ -214,32 +209,3 @@ def test_the_bundled_tower_deviates_by_less_than_the_stated_tolerance(precision,
     calibration = frames if precision == 'fp8' else ()
     deviation = provide_onnx(files, tower, processor, calibration=calibration)
     assert 0 < deviation < PRECISIONS[precision][1]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize('precision', ['fp32', 'fp16'])
-def test_tensorrt_equals_torch(precision, tmp_path):
-    reason = unavailable(precision)
-    if reason is not None:
-        pytest.skip(reason)
-    tower, processor = bundled()
-    tower = tower.to('cuda')
-    vision = make_vision(
-        'tensorrt', tower, processor, model_name='nano', cache_dir=tmp_path, precision=precision
-    )
-    images = [(patches.cuda(), size) for patches, size in sample_images(tower, processor)]
-    reference = tower.float()
-
-    def on_gpu(patches, size):
-        return vision(patches.cuda(), size)
-
-    cpu_images = [(patches.cpu(), size) for patches, size in images]
-    limit = max(PRECISIONS[precision][1], 2e-3)  # TensorRT may take TF32 for float32
-    assert largest_deviation(reference, on_gpu, cpu_images) < limit
-    # A second load takes the engine from the cache.
-    said = []
-    make_vision(
-        'tensorrt', tower, processor, model_name='nano', cache_dir=tmp_path,
-        precision=precision, progress=said.append,
-    )  # fmt: skip
-    assert said == ['warming up the vision engine']
