@@ -49,6 +49,18 @@ def test_the_recipes_table_is_up_to_date(path):
     assert recipe_row(path) in (ROOT / 'docs' / 'training.md').read_text(), recipe_row(path)
 
 
+def test_every_rule_of_robustness_is_held_by_a_test_that_exists():
+    document = (ROOT / 'docs' / 'robustness.md').read_text()
+    named = re.findall(r'`(test/[\w/]+\.py)::(\w+)`', document)
+    assert len(named) > 50
+    for file, name in named:
+        assert (ROOT / file).is_file(), file
+        assert re.search(rf'^def {name}\(', (ROOT / file).read_text(), re.MULTILINE), name
+    for row in re.findall(r'^\| (.+) \|$', document.partition('## Faults tried')[0], re.MULTILINE):
+        case, _, tests = row.split(' | ')
+        assert case == 'case' or set(case) == set('-|') or '::' in tests, f'{case}: no test'
+
+
 def recipe_row(path: Path) -> str:
     """Return a recipe's row of the table in docs/training.md."""
     values = yaml.safe_load(path.read_text())

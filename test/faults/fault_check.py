@@ -42,7 +42,7 @@ def main(args=None):
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         try:
-            _run(faults, Path(folder), options.frames, rows)
+            _run(faults, Path(folder), options, rows)
         except KeyboardInterrupt:
             return 130
         finally:
@@ -77,15 +77,16 @@ def _options(args):
     return options
 
 
-def _run(faults, folder, many_frames, rows):
+def _run(faults, folder, options, rows):
     stage = Stage(folder)
-    stage.many_frames, stage.patient = many_frames, True
+    stage.many_frames, stage.patient = options.frames, True
     try:
         for fault in tqdm(faults, unit='fault', disable=None):
             try:
                 rows.append(Row(fault.name, stage.undergo(fault)))
             except AssertionError as error:  # what was waited for did not come
                 rows.append(Row(fault.name, None, (str(error) or repr(error)).splitlines()[0]))
+            _write(options.out, rows)
     finally:
         stage.close()
         for code, output in stage.ended:
