@@ -31,6 +31,7 @@ from .sources import message_type
 QUIET_S, DRAIN_LIMIT_S = 0.3, 3.0
 PLANNER_OUTPUTS = {
     'trajectory': 'wamdiff_ros/msg/PlannedTrajectory',
+    'candidates': 'wamdiff_ros/msg/CandidateTrajectories',
     'scene_description': 'wamdiff_ros/msg/SceneDescription',
     'status': 'wamdiff_ros/msg/PlannerStatus',
     'path': 'nav_msgs/msg/Path',
