@@ -105,7 +105,10 @@ def test_another_camera_is_other_data(tmp_path, capsys):
     info = second / 'monday' / 'bag.json'
     dump(info, {**json.loads(info.read_text()), 'topics': {'camera.front': '/rear'}})
     assert compare(first, second) == 1
-    assert 'the topics differ' in capsys.readouterr().err
+    assert (
+        "topics is {'camera.front': '/camera'} and {'camera.front': '/rear'}"
+        in capsys.readouterr().err
+    )
 
 
 def test_ratings_are_scored_and_bad_ones_refused(tmp_path, capsys):

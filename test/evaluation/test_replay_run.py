@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from replay_runs import dump, straight, write_run
 
-from wamdiff_ros.evaluation.replay_run import ReplayError, read_run
+from wamdiff_ros.evaluation.replay_run import ReplayError, read_bag, read_run
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):
     path = write_run(tmp_path / 'run', {'monday': straight(60, refused=(3,)), 'bad': 'no camera'})
     run = read_run(path)
     assert (run.name, run.failed) == ('run', (('bad', 'no camera'),))
-    (bag,) = run.bags
+    assert (list(run.bags), run.backend) == (['monday'], 'sdpa cpu float32')
+    bag = read_bag(path / 'monday')
     assert (bag.name, len(bag.tick), bag.own.sum()) == ('monday', 60, 59)
     assert bag.duration_s == pytest.approx(5.9)
     assert bag.reasons[3] == 'no number'
@@ -48,10 +49,10 @@ def test_a_broken_line_is_named(tmp_path):
     ticks = path / 'monday' / 'ticks.jsonl'
     ticks.write_text(ticks.read_text() + '{"tick": 3')
     with pytest.raises(ReplayError, match=r'ticks\.jsonl:4: is no JSON'):
-        read_run(path)
+        read_bag(path / 'monday')
     ticks.write_text('{"tick": 3}\n')
     with pytest.raises(ReplayError, match=r'does not hold what docs/replay\.md says'):
-        read_run(path)
+        read_bag(path / 'monday')
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
@@ -67,7 +68,7 @@ def test_where_the_vehicle_was_is_known_from_truths_too(tmp_path):
             **ticks[9], 'tick': number, 'grid_ns': ticks[number]['grid_ns'], 'status': 'HELD',
             'reason': 'late',
         }  # fmt: skip
-    (bag,) = read_run(write_run(tmp_path / 'run', {'monday': ticks})).bags
+    bag = read_bag(write_run(tmp_path / 'run', {'monday': ticks}) / 'monday')
     at_ns = bag.grid_ns[[0, 15, 25, 60]]
     assert bag.driven(at_ns)[:, 0] == pytest.approx([0.0, 15.0, 25.0, 60.0])
     assert np.isnan(bag.driven(bag.grid_ns[-1:] + 10**8)).all()

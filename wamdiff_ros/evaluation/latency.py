@@ -1,12 +1,11 @@
 """How long the inferences of a replay took, stage by stage: it depends on the machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from .distribution import Distribution
-from .replay_run import BagReplay
 
 TOTAL = 'all stages'
 
@@ -21,16 +20,17 @@ class Latency:
     deadline_misses: int  # inferences that took longer than the deadline allows
 
 
-def latency_of(replays: Iterable[BagReplay], deadline_s: float | None) -> Latency:
-    """Return the latency of all inferences; `deadline_s` is from the grid instant on."""
+def latency_of(inferences: Iterable[Mapping[str, float]], deadline_s: float | None) -> Latency:
+    """Return the latency of inferences, {stage: s} each; an empty one was none.
+
+    `deadline_s` is from the grid instant on.
+    """
     durations_ms: dict[str, list[float]] = {}
     totals_ms: list[float] = []
-    for replay in replays:
-        for stages_s in replay.stages_s:
-            if not stages_s:
-                continue
-            for name, seconds in stages_s.items():
-                durations_ms.setdefault(name, []).append(1e3 * seconds)
+    for stages_s in inferences:
+        for name, seconds in stages_s.items():
+            durations_ms.setdefault(name, []).append(1e3 * seconds)
+        if stages_s:
             totals_ms.append(1e3 * sum(stages_s.values()))
     stages = [(name, Distribution.of(values)) for name, values in durations_ms.items()]
     if totals_ms:

@@ -15,6 +15,7 @@ from .replay_run import ReplayRun
 from .run_metrics import SEGMENT_S, JudgedRun, segments_of, units
 
 SEGMENTS = 10  # listed in each direction
+SAME = ('start_ns', 'end_ns', 'period_ns', 'topics')  # of bag.json, for the same data
 
 
 class ComparisonError(ValueError):
@@ -66,6 +67,12 @@ class ReplayComparison:
 def compare_runs(first: JudgedRun, second: JudgedRun) -> ReplayComparison:
     """Compare two judged runs. Raises ComparisonError when they are not over the same data."""
     check_same_data(first.run, second.run)
+    for one, other in zip(first.bags, second.bags, strict=True):
+        if not np.array_equal(one.grid_ns, other.grid_ns):
+            raise ComparisonError(
+                f'{one.folder} and {other.folder}: hold other ticks than their bag.json says; '
+                'run `wamdiff replay` again'
+            )
     labels, drawn = units(first.bags)
     bootstrap = RouteBootstrap(labels)
     differences = []
@@ -115,27 +122,22 @@ def check_same_data(first: ReplayRun, second: ReplayRun) -> None:
     """Raise ComparisonError unless both have replayed the same ticks of the same recordings."""
     for one, other in ((first, second), (second, first)):
         reasons = dict(other.failed)
-        there = {bag.name for bag in other.bags}
-        for bag in one.bags:
-            if bag.name not in there:
-                why = f' ({reasons[bag.name]})' if bag.name in reasons else ''
+        for name in one.bags:
+            if name not in other.bags:
+                why = f' ({reasons[name]})' if name in reasons else ''
                 raise ComparisonError(
-                    f'{other.path}: has no finished replay of {bag.name!r}{why}, which '
+                    f'{other.path}: has no finished replay of {name!r}{why}, which '
                     f'{one.path} has; replay the same recordings with both'
                 )
     if not first.bags:
         raise ComparisonError(f'{first.path}: has no finished replay')
-    by_name = {bag.name: bag for bag in second.bags}
-    for bag in first.bags:
-        other = by_name[bag.name]
-        for what, same in (
-            ('instants', np.array_equal(bag.grid_ns, other.grid_ns)),
-            ('topics', bag.info.get('topics') == other.info.get('topics')),
-        ):
-            if not same:
+    for name, info in first.bags.items():
+        for key in SAME:
+            mine, its = info.get(key), second.bags[name].get(key)
+            if mine != its:
                 raise ComparisonError(
-                    f'{bag.name!r} is not the same data in {first.path} and {second.path}: the '
-                    f'{what} differ; replay it with the same rate, start, duration and topics'
+                    f'{name!r} is not the same data in {first.path} and {second.path}: {key} is '
+                    f'{mine} and {its}; replay it with the same rate, start, duration and topics'
                 )
 
 
@@ -190,6 +192,6 @@ def _segments(first: JudgedRun, second: JudgedRun) -> Iterable[SegmentDifference
             means = [float(value[inside].mean()) for value in values]
             start_s = number * SEGMENT_S
             yield SegmentDifference(
-                one.replay.name, start_s, min(start_s + SEGMENT_S, one.replay.duration_s),
-                int(one.replay.grid_ns[segments == number][0]), *means, means[1] - means[0],
+                one.name, start_s, min(start_s + SEGMENT_S, one.metrics.duration_s),
+                int(one.grid_ns[segments == number][0]), *means, means[1] - means[0],
             )  # fmt: skip

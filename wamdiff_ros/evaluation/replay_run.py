@@ -112,12 +112,12 @@ class BagReplay:
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun:
-    """One run over some bags, by name; `failed` are (bag, reason)."""
+    """One run over some bags, without their ticks; `failed` are (bag, reason)."""
 
     path: Path
     run: dict[str, Any]  # run.json
     machine: dict[str, Any]  # machine.json, empty when it is missing
-    bags: tuple[BagReplay, ...]
+    bags: dict[str, dict[str, Any]]  # bag.json of every finished bag, by name
     failed: tuple[tuple[str, str], ...]
 
     @property
@@ -133,12 +133,12 @@ class ReplayRun:
     @property
     def backend(self) -> str:
         """What the network ran on, as the bags say; several in the order of the bags."""
-        said = [str(bag.info['backend']) for bag in self.bags if 'backend' in bag.info]
+        said = [str(info['backend']) for info in self.bags.values() if 'backend' in info]
         return '; '.join(dict.fromkeys(said)) or 'unknown'
 
 
 def read_run(path: Path) -> ReplayRun:
-    """Read all finished bags of a run. Raises ReplayError."""
+    """Read what was run, and the descriptions of all finished bags. Raises ReplayError."""
     run = _read_json(path / 'run.json')
     if run.get('format') != FORMAT:
         raise ReplayError(f'{path}/run.json: is not of `wamdiff replay`')
@@ -148,18 +148,17 @@ def read_run(path: Path) -> ReplayRun:
             'run `wamdiff replay` again'
         )
     machine = path / 'machine.json'
-    bags, failed = [], []
+    bags, failed = {}, []
     for entry in sorted(run.get('bags', ()), key=lambda entry: entry['name']):
         name = entry['name']
         if Path(name).name != name or name in ('', '.', '..'):
             raise ReplayError(f'{path}/run.json: {name!r} is no name of a folder in it')
         if entry.get('status') == 'done':
-            bags.append(read_bag(path / name))
+            bags[name] = _read_json(path / name / 'bag.json')
         else:
             failed.append((name, entry.get('reason') or entry.get('status') or 'unknown'))
-    return ReplayRun(
-        path, run, _read_json(machine) if machine.exists() else {}, tuple(bags), tuple(failed)
-    )
+    said = _read_json(machine) if machine.exists() else {}
+    return ReplayRun(path, run, said, bags, tuple(failed))
 
 
 def read_bag(folder: Path) -> BagReplay:

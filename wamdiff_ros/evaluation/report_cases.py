@@ -1,6 +1,7 @@
 """The worst moments of a run for a report: what was seen, planned, driven and said."""
 
 import base64
+from functools import lru_cache
 from html import escape
 
 import cv2
@@ -10,10 +11,9 @@ from ..pinhole import Pinhole
 from .columns import RANKED
 from .displacement import offsets_in
 from .footprints import footprint_corners
-from .metrics import Judged
 from .page import BLUE, GREEN
 from .plain_text import plain
-from .replay_run import BagReplay
+from .replay_run import BagReplay, read_bag
 from .report_plots import line, points_of
 from .run_metrics import JudgedRun
 
@@ -27,11 +27,11 @@ def cases(run: JudgedRun) -> str:
     places = [
         (float(bag.values[RANKED][place]), bag, place)
         for bag in run.bags
-        if RANKED in bag.values
-        for place in bag.worst(CASES_PER_BAG)
+        for place in bag.worst[:CASES_PER_BAG]
     ]
     places.sort(key=lambda case: -case[0])
-    shown = [_case(error, bag, place) for error, bag, place in places[:CASES]]
+    read = lru_cache(maxsize=CASES)(read_bag)
+    shown = [_case(error, read(bag.folder), place) for error, bag, place in places[:CASES]]
     if not shown:
         return ''
     return (
@@ -41,8 +41,7 @@ def cases(run: JudgedRun) -> str:
     )
 
 
-def _case(error: float, bag: Judged, place: int) -> str:
-    replay = bag.replay
+def _case(error: float, replay: BagReplay, place: int) -> str:
     speed_mps = replay.ego[place, 3]
     lines = [
         f'{replay.name} at {replay.time_s[place]:.1f} s, tick {replay.tick[place]}: '

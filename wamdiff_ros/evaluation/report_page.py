@@ -341,7 +341,9 @@ def _origin(run: ReplayRun, named: bool) -> str:
         for name, value in values.items()
     ]
     parameters = [(name, plain(str(v))) for name, v in run.run.get('parameters', {}).items()]
-    notes = [(bag.name, plain(note)) for bag in run.bags for note in bag.info.get('notes', ())]
+    notes = [
+        (name, plain(note)) for name, info in run.bags.items() for note in info.get('notes', ())
+    ]
     title = f'How {run.name} was made' if named else 'How this was made'
     return (
         f'<h2>{escape(title)}</h2>{table(rows)}'

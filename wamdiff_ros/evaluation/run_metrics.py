@@ -5,8 +5,9 @@ where there are fewer than eight bags. Segments of one drive are still alike, so
 are rather too narrow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .columns import COLUMNS
 from .latency import Latency, latency_of
 from .metrics import BagMetrics, Judged, judge
 from .ratings import RatedMoment
-from .replay_run import ReplayRun
+from .replay_run import ReplayRun, read_bag
 
 SEGMENT_S = 10.0
 ENOUGH_BAGS = 8
@@ -47,16 +48,42 @@ class RunMetrics:
 
 
 @dataclass(frozen=True, eq=False)
+class JudgedBag:
+    """What is kept of a judged bag: the values of all ticks, but not their plans and worlds."""
+
+    folder: Path
+    grid_ns: np.ndarray  # int64 [N]
+    values: dict[str, np.ndarray]  # column name to [N]
+    stages_s: tuple[dict[str, float], ...]
+    worst: tuple[int, ...]  # places of the worst ticks
+    metrics: BagMetrics
+
+    @classmethod
+    def of(cls, judged: Judged) -> 'JudgedBag':
+        """Keep it."""
+        replay = judged.replay
+        return cls(
+            replay.folder, replay.grid_ns, judged.values, replay.stages_s,
+            tuple(judged.worst()), judged.metrics(),
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """The bag's name."""
+        return self.metrics.bag
+
+
+@dataclass(frozen=True, eq=False)
 class JudgedRun:
     """A run with the values of all its ticks, bag after bag."""
 
     run: ReplayRun
-    bags: tuple[Judged, ...]
+    bags: tuple[JudgedBag, ...]
 
     def column(self, name: str) -> np.ndarray:
         """Return a column's values [N] over all bags, NaN where there is none."""
         return np.concatenate(
-            [bag.values.get(name, np.full(len(bag.replay.tick), np.nan)) for bag in self.bags]
+            [bag.values.get(name, np.full(len(bag.grid_ns), np.nan)) for bag in self.bags]
         )
 
     def metrics(self) -> RunMetrics:
@@ -70,7 +97,7 @@ class JudgedRun:
             if known.any():
                 estimate = bootstrap.mean(values, known)
                 found[column.name] = Pooled(int(known.sum()), estimate)
-        bags = tuple(bag.metrics() for bag in self.bags)
+        bags = tuple(bag.metrics for bag in self.bags)
         return RunMetrics(
             run=self.run.name,
             model=self.run.model,
@@ -83,7 +110,7 @@ class JudgedRun:
             skipped={
                 name: why
                 for bag in self.bags
-                for name, why in bag.skipped.items()
+                for name, why in bag.metrics.skipped.items()
                 if not any(one.startswith(name) for one in found)
             },
             failed=self.run.failed,
@@ -93,7 +120,7 @@ class JudgedRun:
     def latency(self) -> Latency:
         """Return how long inference took."""
         deadline_s = self.run.run.get('parameters', {}).get('deadline_s')
-        return latency_of([bag.replay for bag in self.bags], deadline_s)
+        return latency_of((one for bag in self.bags for one in bag.stages_s), deadline_s)
 
 
 def judge_run(
@@ -102,23 +129,25 @@ def judge_run(
     """Judge all bags; `ratings` are people's, by the bag's name. Progress goes to stderr."""
     from tqdm import tqdm
 
-    bags = tqdm(run.bags, desc=f'judging {run.name}', unit='bag', disable=None, leave=False)
-    return JudgedRun(run, tuple(judge(bag, (ratings or {}).get(bag.name, ())) for bag in bags))
+    bags = []
+    for name in tqdm(run.bags, f'judging {run.name}', unit='bag', disable=None, leave=False):
+        judged = judge(read_bag(run.path / name), (ratings or {}).get(name, ()))
+        bags.append(JudgedBag.of(judged))
+    return JudgedRun(run, tuple(bags))
 
 
-def units(bags: Iterable[Judged]) -> tuple[np.ndarray, str]:
+def units(bags: Sequence[JudgedBag]) -> tuple[np.ndarray, str]:
     """Return what intervals are drawn by: a label per tick [N], and words."""
-    bags = list(bags)
     by_bag = len(bags) >= ENOUGH_BAGS
     labels, first = [], 0
     for number, bag in enumerate(bags):
-        segments = segments_of(bag) if not by_bag else np.zeros(len(bag.replay.tick), int)
+        segments = segments_of(bag) if not by_bag else np.zeros(len(bag.grid_ns), int)
         labels.append((number if by_bag else first) + segments)
         first += int(segments.max(initial=-1)) + 1
     drawn = 'bags' if by_bag else f'segments of {SEGMENT_S:g} s'
     return np.concatenate([*labels, np.zeros(0, int)]), drawn
 
 
-def segments_of(bag: Judged) -> np.ndarray:
+def segments_of(bag: JudgedBag) -> np.ndarray:
     """Return the number [N] of the segment of 10 s that each tick is in."""
-    return (bag.replay.time_s // SEGMENT_S).astype(int)
+    return ((bag.grid_ns - bag.grid_ns[:1]) * 1e-9 // SEGMENT_S).astype(int)
