@@ -13,7 +13,8 @@ import torch
 from ..model.config import TextConfig
 from .paged_attention import Kernels, PagedKernel
 
-# FlashInfer's advice. Every kernel has its own, since a plan lays out partial results in it.
+# FlashInfer's advice. All kernels of an engine share it: they run one after another on one stream,
+# and it holds partial results of one run only. What a plan keeps is in buffers of each kernel.
 WORKSPACE_BYTES = 128 * 2**20
 # What the prefill kernels are instantiated for (FlashInfer 0.7.4).
 HEAD_DIMS = (64, 128, 256)
@@ -56,16 +57,13 @@ def flashinfer_kernels(config: TextConfig, dtype: torch.dtype, device: torch.dev
         raise FlashInferUnavailable(f'attention: flashinfer is wanted, but {reason}')
     import flashinfer
 
-    return Kernels('flashinfer', _make_kernel, flashinfer.merge_state_in_place)
-
-
-def _make_kernel(device: torch.device, size: tuple[int, int] | None) -> PagedKernel:
-    import flashinfer
-
     workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-    return flashinfer.BatchPrefillWithPagedKVCacheWrapper(
-        workspace, 'NHD', **graph_buffers(device, size)
-    )
+
+    def make(device: torch.device, size: tuple[int, int] | None) -> PagedKernel:
+        buffers = graph_buffers(device, size)
+        return flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, 'NHD', **buffers)
+
+    return Kernels('flashinfer', make, flashinfer.merge_state_in_place)
 
 
 def graph_buffers(device: torch.device, size: tuple[int, int] | None) -> dict:
