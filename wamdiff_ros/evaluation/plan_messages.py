@@ -3,18 +3,20 @@
 Topics are those of a node `planner` in the root namespace.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from ..message_time import header_ns, nanoseconds
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
 from ..runtime.stream import Session
 from ..types import EgoState, InferenceCounts, PlanStatus
 from .bag import typestore
+from .ground_truth import STEP_NS
 from .replay_loop import ReplayedTick
 
 TRAJECTORY, PATH = '/planner/trajectory', '/planner/path'
@@ -46,7 +48,7 @@ def tick_messages(
             DESCRIPTION,
             message(
                 'wamdiff_ros/msg/SceneDescription',
-                header=_header(said.t0_ns, said.base_frame),
+                header=header(said.t0_ns, said.base_frame),
                 sequence=tick.tick + 1,
                 age=_duration(tick.now_ns - said.t0_ns),
                 text=said.text,
@@ -83,7 +85,7 @@ def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: 
         message(
             'wamdiff_ros/msg/TrajectoryPoint',
             time_from_start=_duration(time_ns),
-            pose=_pose(position_m, quaternion),
+            pose=pose(position_m, quaternion),
             speed_mps=speed,
             acceleration_mps2=acceleration,
             heading_rate_radps=turning,
@@ -93,7 +95,7 @@ def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: 
     ]
     return message(
         'wamdiff_ros/msg/PlannedTrajectory',
-        header=_header(plan.t0_ns, ego.fixed_frame if in_fixed_frame else ego.base_frame),
+        header=header(plan.t0_ns, ego.fixed_frame if in_fixed_frame else ego.base_frame),
         sequence=sequence,
         status=_STATUS[publication.status],
         age=_duration(publication.age_ns),
@@ -105,15 +107,9 @@ def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: 
 
 def _path(trajectory: Any) -> Any:
     """Return the poses, each stamped with the time at which it is reached."""
-    header = trajectory.header
-    t0_ns = header.stamp.sec * 10**9 + header.stamp.nanosec
-    stamps_ns = [
-        t0_ns + p.time_from_start.sec * 10**9 + p.time_from_start.nanosec
-        for p in trajectory.points
-    ]
-    return _stamped_path(
-        t0_ns, header.frame_id, zip(stamps_ns, (p.pose for p in trajectory.points), strict=True)
-    )
+    t0_ns = header_ns(trajectory)
+    poses = [(t0_ns + nanoseconds(p.time_from_start), p.pose) for p in trajectory.points]
+    return _stamped_path(t0_ns, trajectory.header.frame_id, poses)
 
 
 def _truth(ego: EgoState, truth_base_m: list, in_fixed_frame: bool) -> Any:
@@ -127,8 +123,8 @@ def _truth(ego: EgoState, truth_base_m: list, in_fixed_frame: bool) -> Any:
         x, y, heading = row
         position_m = base.apply([x, y, 0.0]) + np.array(origin.position_fixed_m)
         quaternion = (base * Rotation.from_rotvec([0.0, 0.0, heading])).as_quat()
-        pose = _pose(position_m.tolist(), quaternion.tolist())
-        poses.append((ego.stamp_ns + step * 500_000_000, pose))
+        stamp_ns = ego.stamp_ns + step * STEP_NS
+        poses.append((stamp_ns, pose(position_m.tolist(), quaternion.tolist())))
     frame = ego.fixed_frame if in_fixed_frame else ego.base_frame
     return _stamped_path(ego.stamp_ns, frame, poses)
 
@@ -138,7 +134,7 @@ def _status(tick: ReplayedTick, session: Session, counters: dict[str, int]) -> A
     plan = tick.publication.plan
     fields = typestore().fielddefs['wamdiff_ros/msg/PlannerStatus'][1]
     known = {
-        'header': _header(tick.grid_ns, tick.ego.base_frame if tick.ego else 'base_link'),
+        'header': header(tick.grid_ns, tick.ego.base_frame if tick.ego else 'base_link'),
         'tick': tick.tick + 1,
         'state': tick.publication.status.value,
         'reason': tick.reason,
@@ -159,13 +155,14 @@ def _status(tick: ReplayedTick, session: Session, counters: dict[str, int]) -> A
 
 def _stamped_path(t0_ns: int, frame_id: str, poses) -> Any:
     stamped = [
-        message('geometry_msgs/msg/PoseStamped', header=_header(stamp_ns, frame_id), pose=pose)
-        for stamp_ns, pose in poses
+        message('geometry_msgs/msg/PoseStamped', header=header(stamp_ns, frame_id), pose=place)
+        for stamp_ns, place in poses
     ]
-    return message('nav_msgs/msg/Path', header=_header(t0_ns, frame_id), poses=stamped)
+    return message('nav_msgs/msg/Path', header=header(t0_ns, frame_id), poses=stamped)
 
 
-def _pose(position_m: list[float], quaternion: list[float]) -> Any:
+def pose(position_m: Sequence[float], quaternion: Sequence[float]) -> Any:
+    """Return a Pose of x, y, z [m] and x, y, z, w."""
     x, y, z = position_m
     qx, qy, qz, qw = quaternion
     return message(
@@ -175,7 +172,8 @@ def _pose(position_m: list[float], quaternion: list[float]) -> Any:
     )
 
 
-def _header(stamp_ns: int, frame_id: str) -> Any:
+def header(stamp_ns: int, frame_id: str) -> Any:
+    """Return a Header."""
     return message('std_msgs/msg/Header', stamp=_time(stamp_ns), frame_id=frame_id)
 
 
