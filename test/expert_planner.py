@@ -45,7 +45,7 @@ class ExpertSession:
     def load(cls, parameters, *, progress, cancelled):
         return cls(parameters)
 
-    def plan(self, observation):
+    def plan(self, observation, deadline_s=None):
         until_s = time.monotonic() + TRUTH_S
         while observation.t0_ns not in self._truths and time.monotonic() < until_s:
             time.sleep(0.002)

@@ -34,7 +34,7 @@ class FakeSession:
         self._since_reset = 0
         self.planned = 0
 
-    def plan(self, observation):
+    def plan(self, observation, deadline_s=None):
         number, self.planned, self._since_reset = (
             self.planned,
             self.planned + 1,

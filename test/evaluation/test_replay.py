@@ -136,7 +136,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(loaded, tmp_path, monke
 
     def interrupted(session, settings, bag, folder, label):
         if folder.name == 'b':
-            session.plan = lambda observation: (_ for _ in ()).throw(KeyboardInterrupt)
+            session.plan = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         return replay_bag(session, settings, bag, folder, label)
 
     monkeypatch.setattr(fleet, 'replay_bag', interrupted)

@@ -38,7 +38,7 @@ class Session:
         self.go.set()
         self.error = None
 
-    def plan(self, observation):
+    def plan(self, observation, deadline_s):
         self._note('plan')
         self.busy.set()
         assert self.go.wait(TIMEOUT_S)

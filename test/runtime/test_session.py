@@ -4,56 +4,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from training_data import tiny_checkpoint
+from tiny_session import load, observation, tiny_model
 
 from wamdiff_ros.model.config import CheckpointError
 from wamdiff_ros.model.weights import LoadCancelled
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.runtime.session import PlanningSession
-from wamdiff_ros.types import CameraFrame, Command, EgoState, Observation
+from wamdiff_ros.types import Command
 
 
 @pytest.fixture(scope='module')
 def model_dir(tmp_path_factory):
-    """A tiny checkpoint with random weights."""
-    folder = tiny_checkpoint(tmp_path_factory.mktemp('model'), block_size=32)
-    change(folder / 'config.json', denoising_steps=3)
-    change(folder / 'preprocessor_config.json', max_pixels=320 * 192)
-    return folder
-
-
-def change(file, **values):
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    return tiny_model(tmp_path_factory.mktemp('model'))
 
 
 @pytest.fixture(scope='module')
 def session(model_dir):
     return load(model_dir)
-
-
-def load(model_dir, **parameters):
-    return PlanningSession.load(
-        Parameters.from_mapping({'model_dir': str(model_dir), **parameters})
-    )
-
-
-def observation(seed=0, t0_ns=10**9, speed=8.0, cameras=1, size=(128, 224)):
-    random = np.random.default_rng(seed)
-    frames = tuple(
-        CameraFrame(f'camera{i}', t0_ns, random.integers(0, 256, (*size, 3), np.uint8))
-        for i in range(cameras)
-    )
-    ego = EgoState(
-        t0_ns,
-        'odom',
-        'base_link',
-        (5.0, 2.0, 0.0),
-        (0.0, 0.0, 0.0, 1.0),
-        (speed, 0.0),
-        0.0,
-        (0.0, 0.0),
-    )
-    return Observation(t0_ns, frames, ego, Command.STRAIGHT)
 
 
 def test_an_untrained_model_is_refused_with_its_answer_and_never_raises(session):

@@ -187,7 +187,7 @@ def denoise_block(
     prediction = block
     counts = unmasked_per_step(settings.block_size, settings.denoising_steps)
     dynamic = settings.unmasking is Unmasking.DYNAMIC
-    steps, hurried = 0, False
+    steps, hurried = 0, count > 1
     for share in counts:
         if steps and dynamic and not masked.any():
             break

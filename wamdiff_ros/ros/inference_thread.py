@@ -28,6 +28,7 @@ class TickRequest:
     grid_ns: int
     observe: Callable[[int], Observation]  # at grid_ns, or raises NotReady
     deliver: Callable[['TickOutcome | DescriptionOutcome'], None]  # called in the thread
+    plan_until_s: float | None = None  # time.monotonic() at which the plan is needed
     describe: bool = False  # a scene description is due
     describe_until_s: float = 0.0  # time.monotonic() at which a description hands over
 
@@ -127,7 +128,7 @@ class InferenceThread:
             if self._reset_due:
                 self._reset_due = False
                 stream.reset()
-            outcome = stream.plan(request.observe, request.grid_ns)
+            outcome = stream.plan(request.observe, request.grid_ns, request.plan_until_s)
             observation, cleared = outcome.observation, outcome.cleared
             result, reason, trace = outcome.result, outcome.reason, ''
         except Exception as error:  # a failed tick, said aloud; the thread goes on

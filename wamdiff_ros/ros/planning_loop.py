@@ -26,6 +26,7 @@ from .outputs import Counters, Outputs, TickReport
 
 # Share of the period before the next grid instant at which a description must hand over.
 DESCRIBE_MARGIN = 0.1
+DELIVERY_MARGIN_S = 0.002  # from a finished plan to its publication
 RESET_QUIET_S = 5.0  # a reset for the same reason is not logged again for so long
 STALL_PERIODS = 3  # without a tick for this long, diagnostics say so
 BASE_FRAME = 'base_link'  # until odometry has named it
@@ -214,9 +215,17 @@ class PlanningLoop:
             grid_ns=grid_ns,
             observe=self._synchronizer.observe,
             deliver=self._deliver,
+            plan_until_s=self._plan_until_s(grid_ns),
             describe=due,
             describe_until_s=self._tick_steady_s + self._period_ns / 1e9 * (1 - DESCRIBE_MARGIN),
         )
+
+    def _plan_until_s(self, grid_ns: int) -> float | None:
+        """Return the tick's deadline on the steady clock; none while time is simulated."""
+        if self._clock.ros_time_is_active:
+            return None
+        left_ns = grid_ns + self._deadline_ns - self._now_ns()
+        return time.monotonic() + left_ns / 1e9 - DELIVERY_MARGIN_S
 
     def _deliver(self, outcome: TickOutcome | DescriptionOutcome) -> None:
         """Called in the inference thread."""

@@ -6,7 +6,7 @@ token ever sees the padding. One prompt may have several answers, which share it
 responsible for text, images on disk, or trajectories.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +16,10 @@ from ..model.network import Network
 from ..model.text import ALL
 from .attention import BlocksAttend, SdpaAttend, block_causal_mask
 from .fused_text import FusedText
+from .graph_runner import GraphRunner
 from .kv_cache import KVCache
 from .options import PLAIN, EngineOptions
+from .static_forward import BUCKET, StaticForward, static_vision
 
 # Capacity is rounded up to this many slots, so that a slightly longer prompt needs no new cache.
 CAPACITY_STEP = 256
@@ -38,8 +40,18 @@ class ImageFeatures:
 class Engine:
     """Runs the network over a KV cache; lives in the inference thread."""
 
-    def __init__(self, network: Network, options: EngineOptions = PLAIN):
-        """Without options the plain reference; fused weights take over those of `network`."""
+    def __init__(
+        self,
+        network: Network,
+        options: EngineOptions = PLAIN,
+        *,
+        runner: GraphRunner | None = None,
+        progress: Callable[[str], None] = lambda text: None,
+    ):
+        """Without options the plain reference; fused weights take over those of `network`.
+
+        `runner` replaces the one that `options.runtime` asks for; `progress` hears of captures.
+        """
         self.network = network
         self.config = network.config
         self.options = options
@@ -48,7 +60,17 @@ class Engine:
         self.batch = 0  # answers that are decoded together
         self.cache_allocations = 0
         self.prefill_forwards = 0  # of the newest prefill
+        # Told of every forward: its stage and its rows. For measuring.
+        self.after_forward: Callable[[str, int], None] = lambda stage, rows: None
         self._text = FusedText(network.text) if options.fused_weights else network.text
+        graph = options.runtime == 'graph'
+        if options.runtime == 'auto':
+            graph = self.device.type == 'cuda'  # on a CPU compiling wins too little
+        if runner is None and graph:
+            runner = GraphRunner(self.device, progress=progress)
+        self._runner = runner
+        self._static: StaticForward | None = None  # over the newest cache of prompts
+        self._places = {}  # of patches, per grid
         self._cache: KVCache | None = None  # of the prompts
         self._forks: KVCache | None = None  # of the answers, where several share one prompt
         self._answers: KVCache | None = None  # where answers are written: one of the two
@@ -60,7 +82,12 @@ class Engine:
     @property
     def backend(self) -> str:
         """What runs: attention, device, precision and quantisation."""
-        words = ('sdpa', self.device.type, str(self.dtype).removeprefix('torch.'))
+        words = (
+            'sdpa',
+            *(['graph'] if self._runner else []),
+            self.device.type,
+            str(self.dtype).removeprefix('torch.'),
+        )
         return ' '.join((*words, *filter(None, [self.network.quantised])))
 
     def reset(self) -> None:
@@ -73,7 +100,15 @@ class Engine:
     def encode_image(self, key: Hashable, patches, grid: tuple[int, int, int]) -> ImageFeatures:
         """Run the vision tower over one image's patches (float32 array [p, dim])."""
         patches = torch.from_numpy(patches).to(self.device, self.dtype)
-        tokens, deepstack = self.network.vision(patches, grid)
+        tower = self.network.vision
+        if grid not in self._places:
+            self._places[grid] = tower.places(*grid[1:])
+        places = self._places[grid]
+        if self._runner is None:
+            tokens, deepstack = tower(patches, grid, places=places)
+        else:
+            tokens, deepstack = static_vision(self._runner, tower, patches, grid, places)
+        self.after_forward('vision', len(patches))
         return ImageFeatures(key, grid, tokens, tuple(deepstack))
 
     @torch.inference_mode()
@@ -105,7 +140,11 @@ class Engine:
                 f'prompt and answer need {longest + room} tokens, the checkpoint was made for '
                 f'{limit}; lower max_pixels or max_new_tokens'
             )
-        self._cache, fresh = self._reserved(self._cache, n, longest + room)
+        room_for_padding = 0 if self._runner is None else BUCKET
+        self._cache, fresh = self._reserved(self._cache, n, longest + room + room_for_padding)
+        if fresh and self._runner is not None:
+            self._runner.clear('prefill', 'block')  # they wrote to the old cache
+            self._static = StaticForward(self.network, self._text, self._cache, self._runner)
         keys = _token_keys(prompts[0], images[0])
         ends = [longest]
         reused = 0
@@ -127,6 +166,7 @@ class Engine:
             if self.options.last_rows and n == 1 and not all_logits:
                 rows = LAST if end == longest else NONE
             hidden = self._prefill_segment(prompts, images, start, end, real, rows)
+            self.after_forward('prefill', end - start)
             start = end
         self._cached_tokens = keys if n == 1 else []
         self._prompt_slots = longest
@@ -154,6 +194,11 @@ class Engine:
         skip, tokens = 0, block
         if before is not None:
             skip, tokens = before.shape[1], torch.cat((before, block), dim=1)
+        if self._can_be_static():
+            logits = self._static.block_logits(tokens, *self._rotations(tokens.shape[1]), skip)
+            self._answers.commit(skip)
+            self.after_forward('answer', tokens.shape[1])
+            return logits
         rows = ALL
         if self.options.last_rows:
             # In its first step a block is all masked; later ones differ between answers.
@@ -191,8 +236,7 @@ class Engine:
         L is one token, or whole blocks, each of which sees those before it.
         """
         cache, length = self._answers, tokens.shape[1]
-        done = cache.length - self._prompt_slots
-        cos, sin = (part[:, :, done : done + length] for part in (self._cos, self._sin))
+        cos, sin = self._rotations(length)
         size = min(self.config.block_size, length)
         groups = [(size, cache.length + end) for end in range(size, length + 1, size)]
         if isinstance(rows, slice):
@@ -201,13 +245,30 @@ class Engine:
             last = [(len(rows), cache.length + length)]
         attend = BlocksAttend(cache, groups, last, self._visible)
         x = self.network.text.embed_tokens(tokens)
-        return self._text.run(x, cos, sin, attend, (), rows)
+        hidden = self._text.run(x, cos, sin, attend, (), rows)
+        self.after_forward('answer', length)
+        return hidden
+
+    def _rotations(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return cos and sin [n, 1, L, head_dim] of the next `length` answer tokens."""
+        done = self._answers.length - self._prompt_slots
+        return self._cos[:, :, done : done + length], self._sin[:, :, done : done + length]
+
+    def _can_be_static(self) -> bool:
+        """Return whether the forwards of this batch may be captured; forks and padding may not."""
+        return self._static is not None and self._answers is self._cache and self._visible is None
 
     def _prefill_segment(
         self, prompts, images, start: int, end: int, lengths: torch.Tensor, rows: slice
     ) -> torch.Tensor:
         """Put the tokens start … end-1 of each prompt into the cache → hidden [n, rows, h]."""
         x, positions, deepstack = self._embed_prompts(prompts, images, start, end)
+        if self._static is not None and len(prompts) == 1:
+            rotations = self.network.text.rope(positions)
+            wanted = NONE if rows is NONE else ALL
+            hidden = self._static.prefill(x, *rotations, deepstack, wanted)
+            self._cache.commit(end - start)
+            return hidden[:, rows]
         mask = block_causal_mask(start, end, self.config.block_size, lengths)
         attend = SdpaAttend(self._cache, mask, rows)
         cos, sin = self.network.text.rope(positions)

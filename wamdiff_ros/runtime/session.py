@@ -131,13 +131,33 @@ class PlanningSession:
             model_dir, config, dtype=dtype, device=device, progress=progress, cancelled=cancelled
         )
         quantise(network, quantisation)
-        engine = Engine(network, options_for(quantisation, options or EngineOptions()))
+        options = options_for(quantisation, options or EngineOptions(runtime=parameters.runtime))
+        engine = Engine(network, options, progress=progress)
         session = cls(
             engine, tokenizer, processor, templates, parameters, model_dir.resolve().name
         )
         progress('warming up')
         session._warm_up()
         return session
+
+    def on_clock(self, clock_ns: Callable[[], int]) -> 'PlanningSession':
+        """Return a session over the same engine with deadlines on another clock, warmed up."""
+        session = PlanningSession(
+            self.engine,
+            self._tokenizer,
+            self._processor,
+            self._templates,
+            self._parameters,
+            self.model_name,
+            clock_ns,
+        )
+        session._warm_up()
+        return session
+
+    @property
+    def engine(self) -> Engine:
+        """The network and its caches, for measuring."""
+        return self._engine
 
     @property
     def backend(self) -> str:

@@ -18,7 +18,9 @@ class Session(Protocol):
     backend: str
     model_name: str
 
-    def plan(self, observation: Observation) -> PlanningResult: ...  # noqa: D102
+    def plan(  # noqa: D102
+        self, observation: Observation, deadline_s: float | None
+    ) -> PlanningResult: ...
 
     def describe(  # noqa: D102
         self, observation: Observation, stop: Callable[[], bool]
@@ -55,8 +57,16 @@ class PlanningStream:
         self._last = None
         self._session.reset()
 
-    def plan(self, observe: Callable[[int], Observation], grid_ns: int) -> StreamOutcome:
-        """Plan from `observe(grid_ns)`, which may raise NotReady."""
+    def plan(
+        self,
+        observe: Callable[[int], Observation],
+        grid_ns: int,
+        deadline_s: float | None = None,
+    ) -> StreamOutcome:
+        """Plan from `observe(grid_ns)`, which may raise NotReady.
+
+        `deadline_s` of time.monotonic() is when the plan is needed; None: whenever it is done.
+        """
         start_ns = time.monotonic_ns()
         try:
             observation = observe(grid_ns)
@@ -73,7 +83,7 @@ class PlanningStream:
             self._session.reset()
         # Only what the next comparison needs would do, but one observation is kept either way.
         self._last, self._starved = observation, False
-        result = self._session.plan(observation)
+        result = self._session.plan(observation, deadline_s)
         timings = StageTimings((('image_decode', observed_ns), *result.timings.stages_ns))
         return StreamOutcome(observation, replace(result, timings=timings), result.reason, cleared)
 
