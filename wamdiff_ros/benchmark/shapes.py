@@ -77,3 +77,12 @@ def random_network(config: ModelConfig, dtype: torch.dtype, device: torch.device
 def token_by_token(config: ModelConfig) -> ModelConfig:
     """Return the same network as an autoregressive one: blocks of one token, causal prompts."""
     return replace(config, block_size=1, denoising_steps=1)
+
+
+def twin(network: Network) -> Network:
+    """Return another network over the same tensors, whose modules can be replaced."""
+    with torch.device('meta'):
+        other = Network(network.config)
+    other.load_state_dict(network.state_dict(), assign=True)
+    other.text.rope = network.text.rope
+    return other.eval().requires_grad_(False)

@@ -1,0 +1,109 @@
+"""Measure how fast answers are made, each step against the one before and against transformers.
+
+    wamdiff bench                                the bundled checkpoint
+    wamdiff bench --size 2b --only ladder        the shape of Qwen3-VL-2B, random weights, bfloat16
+    wamdiff bench --model DIR --json --out report
+
+Everything that is compared runs in turns in one process, so ratios hold on a machine that is not
+quiet; single times do not. Sections: ladder (decoders, from transformers' own to everything on),
+stages (each forward beside the limits of this machine), cost (against prompt length, cameras,
+frames, rollouts, block size), profile (operators of an answer, before and after).
+Needs requirements/bench.txt and simulation.txt. Exit codes: 0 done, however slow it was; 1 it
+failed (the reason is printed), 2 wrong options, 130 interrupted.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # torch takes its time, and every command imports this file
+    from .report import Report
+
+SECTIONS = ('ladder', 'stages', 'cost', 'profile')
+SIZES = ('nano', '2b')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `wamdiff bench`."""
+    what = parser.add_argument_group('what is measured')
+    one = what.add_mutually_exclusive_group()
+    one.add_argument('--model', type=Path, metavar='DIR', help='checkpoint (the bundled one)')
+    one.add_argument(
+        '--size', choices=SIZES, default='nano',
+        help='nano: the bundled checkpoint; 2b: the published shape with random weights',
+    )  # fmt: skip
+    what.add_argument(
+        '--ar-model', type=Path, metavar='DIR',
+        help='checkpoint that goes token by token, here and in transformers (the same weights)',
+    )  # fmt: skip
+    what.add_argument(
+        '--only', nargs='+', choices=SECTIONS, default=SECTIONS, metavar='SECTION',
+        help=f'some of {", ".join(SECTIONS)}',
+    )  # fmt: skip
+    what.add_argument(
+        '--quantisation', nargs='+', default=[], metavar='METHOD',
+        help='further rungs: int8_weight_only, int8_dynamic, int4_weight_only, w4a8, or '
+        'language=METHOD,head=METHOD',
+    )  # fmt: skip
+    how = parser.add_argument_group('how')
+    how.add_argument('--rounds', type=_count, metavar='N', help='turns of everybody (7; 2b: 2)')
+    how.add_argument(
+        '--questions',
+        type=_count,
+        default=3,
+        metavar='N',
+        help='pictures of the world (%(default)s)',
+    )
+    how.add_argument(
+        '--tokens', type=_count, default=96, metavar='N', help='budget of an answer (%(default)s)'
+    )
+    how.add_argument('--threads', type=_count, metavar='N', help="of torch (torch's own)")
+    how.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
+    how.add_argument(
+        '--dtype', choices=('auto', 'float32', 'bfloat16', 'float16'), default='auto',
+        help="auto: the planner's; 2b: bfloat16",
+    )  # fmt: skip
+    out = parser.add_argument_group('what is left')
+    out.add_argument('--json', action='store_true', help='print one JSON object, no tables')
+    out.add_argument('--out', type=Path, metavar='DIR', help='folder for bench.json and bench.txt')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print and write; returns the exit code."""
+    try:
+        from ..model.config import CheckpointError
+        from ..planning.prompts import PromptError
+        from ..runtime.quantisation import QuantisationError
+        from .measure import measure, set_up
+        from .report_text import to_json, to_text
+    except ImportError as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    try:
+        report: Report = measure(set_up(args), args.only)
+        as_json = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
+        text = to_text(report)
+        if args.out is not None:
+            args.out.mkdir(parents=True, exist_ok=True)
+            (args.out / 'bench.json').write_text(as_json + '\n', 'utf8')
+            (args.out / 'bench.txt').write_text(text + '\n', 'utf8')
+    except (
+        CheckpointError, PromptError, QuantisationError, ImportError, OSError, RuntimeError,
+        ValueError,
+    ) as error:  # fmt: skip
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('interrupted', file=sys.stderr)
+        return 130
+    print(as_json if args.json else text)
+    return 0
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
