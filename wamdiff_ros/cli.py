@@ -15,6 +15,7 @@ COMMANDS = {
     'replay': ('evaluation.replay', 'plan over recordings, offline, and judge the plans'),
     'compare': ('evaluation.compare', 'compare two replay runs over the same recordings'),
     'report': ('evaluation.report', 'make one HTML page of one or two replay runs'),
+    'bench': ('benchmark.bench', 'measure speed side by side: decoders, limits, costs'),
     'evaluate': ('evaluation.evaluate', 'judge checkpoints on held-out records'),
     'view': ('evaluation.view', 'draw the plans of a recording as RViz shows them'),
     'data': ('training.data_command', 'generate, convert and show training data'),
