@@ -65,10 +65,18 @@ def test_a_plan_that_is_held_moves_towards_the_vehicle_and_loses_its_candidates(
     assert held['words'].text.startswith(PlanStatus.HELD.name)
 
 
-def test_a_recording_without_odometry_is_refused(tmp_path, capsys):
-    bag = recording.write(tmp_path / 'bag', drive(odometry=False))
-    assert main(['view', str(bag), '--out', str(tmp_path / 'out')]) == 1
-    assert 'has no odometry on /odometry' in capsys.readouterr().err
+def test_without_odometry_a_plan_is_drawn_from_where_it_begins(tmp_path):
+    messages = drive(odometry=False)
+    turned = [(4.0, 4.0 * i, np.pi / 2) for i in range(9)]  # to the left of where it was
+    messages.append(
+        ('/planner/trajectory', START_NS + 6 * STEP_NS,
+         trajectory(START_NS + 6 * STEP_NS, 0, turned, SPEED_MPS))
+    )  # fmt: skip
+    timeline = read_timeline(recording.write(tmp_path / 'bag', messages), needs_images=False)
+    straight = shapes_at(timeline, START_NS)
+    assert len(straight['candidates'].points_m) == 2 * 16
+    left = shapes_at(timeline, START_NS + 6 * STEP_NS)
+    np.testing.assert_allclose(left['edges'].points_m, straight['edges'].points_m, atol=1e-9)
 
 
 def test_a_start_behind_the_end_is_refused(tmp_path, capsys):

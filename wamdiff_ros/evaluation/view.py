@@ -4,7 +4,8 @@
     wamdiff view BAG --out pictures --start 12.5 --duration 2 --every 0.1
 
 One PNG per instant, named after the seconds since the first plan: the plan in force, the tick's
-other candidates where they were recorded, the vehicle, and what the planner said.
+other candidates where they were recorded, the vehicle, and what the planner said. Without odometry
+in the recording, as in the output of `wamdiff replay`, plans are drawn as of their t0.
 Exit codes: 0 done, 1 it failed (the reason is printed), 2 wrong options, 130 interrupted.
 """
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..planning.figure import Shape
-    from .timeline import Ego, PublishedPlan, Timeline
+    from .timeline import PublishedPlan, Timeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,20 +49,19 @@ def run(args: argparse.Namespace) -> int:
     from .bag import BagError
 
     try:
-        drawn, left_out = _draw(args)
+        drawn = _draw(args)
     except (BagError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print('interrupted', file=sys.stderr)
         return 130
-    skipped = f', {left_out} instants without odometry left out' if left_out else ''
-    print(f'{drawn} pictures in {args.out}{skipped}')
+    print(f'{drawn} pictures in {args.out}')
     return 0
 
 
-def _draw(args: argparse.Namespace) -> tuple[int, int]:
-    """Write the pictures; return how many, and for how many instants there is none."""
+def _draw(args: argparse.Namespace) -> int:
+    """Write the pictures and return how many."""
     from PIL import Image
     from tqdm import tqdm
 
@@ -78,50 +78,60 @@ def _draw(args: argparse.Namespace) -> tuple[int, int]:
     if count < 1:
         raise BagError(f'{args.bag}: its plans end {until_s:.2f} s after the first')
     args.out.mkdir(parents=True, exist_ok=True)
-    drawn = 0
     for index in tqdm(range(count), 'drawing', unit='picture', disable=None):
         at_s = args.start + index * args.every
         shapes = figure_at(timeline, first_ns + round(at_s * 1e9))
-        if shapes is not None:
-            Image.fromarray(paint_views(shapes)).save(args.out / f'{at_s:08.2f}s.png')
-            drawn += 1
-    if not drawn:
-        raise BagError(f'{args.bag}: has no odometry on {args.odometry} beside its plans')
-    return drawn, count - drawn
+        Image.fromarray(paint_views(shapes)).save(args.out / f'{at_s:08.2f}s.png')
+    return count
 
 
-def figure_at(timeline: 'Timeline', time_ns: int) -> 'tuple[Shape, ...] | None':
+def figure_at(timeline: 'Timeline', time_ns: int) -> 'tuple[Shape, ...]':
     """Return the shapes of the plan in force at the time, in the vehicle's base frame then.
 
-    None before the first plan, and where the odometry does not tell where the plan lies.
+    Where odometry does not tell where the vehicle is, that is the frame at the plan's t0. Raises
+    LookupError before the first plan.
     """
     from ..planning.figure import COMPACT_CAR, DrawnPlan, plan_figure
 
-    plan, ego = timeline.plan_at(time_ns), timeline.ego.at(time_ns)
-    where = timeline.plan_in_base(plan, ego) if plan is not None and ego is not None else None
-    if where is None:
-        return None
+    plan = timeline.plan_at(time_ns)
+    if plan is None:
+        raise LookupError(f'no plan had been published at {time_ns} ns')
+    positions_m, headings = _place(timeline, plan, plan, time_ns)
     age_s = (time_ns - plan.t0_ns) / 1e9
-    drawn = DrawnPlan(plan.status, age_s, plan.time_s, plan.speed_mps, *where)
+    others = [_place(timeline, other, plan, time_ns)[0] for other in _candidates(timeline, plan)]
     return plan_figure(
-        drawn,
+        DrawnPlan(plan.status, age_s, plan.time_s, plan.speed_mps, positions_m, headings),
         COMPACT_CAR,
-        _candidates(timeline, plan, ego),
+        others,
         _reason(timeline, plan),
         timeline.description_at(time_ns),
     )
 
 
-def _candidates(timeline: 'Timeline', plan: 'PublishedPlan', ego: 'Ego') -> 'list[np.ndarray]':
-    """Return the positions of the plans that were made along with this one."""
+def _place(
+    timeline: 'Timeline', drawn: 'PublishedPlan', start: 'PublishedPlan', time_ns: int
+) -> 'tuple[np.ndarray, np.ndarray]':
+    """Return positions and headings [N, 3] in base at the time, or where `start` begins."""
+    import numpy as np
+    from scipy.spatial.transform import Rotation
+
+    ego = timeline.ego.at(time_ns)
+    where = timeline.plan_in_base(drawn, ego) if ego is not None else None
+    if where is not None or not len(start.time_s):
+        return where or (drawn.positions_m, drawn.positions_m)  # the latter is empty
+    to_base = Rotation.from_rotvec([0.0, 0.0, start.headings_rad[0]]).inv()
+    angles = drawn.headings_rad
+    headings = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=-1)
+    return to_base.apply(drawn.positions_m - start.positions_m[0]), to_base.apply(headings)
+
+
+def _candidates(timeline: 'Timeline', plan: 'PublishedPlan') -> 'list[PublishedPlan]':
+    """Return the other plans that were made along with this one."""
     from ..types import PlanStatus
 
     if plan.status is not PlanStatus.NOMINAL:
         return []
-    places = [
-        timeline.plan_in_base(other, ego) for other in timeline.candidates.get(plan.t0_ns, [])[1:]
-    ]
-    return [place[0] for place in places if place is not None]
+    return timeline.candidates.get(plan.t0_ns, [])[1:]
 
 
 def _reason(timeline: 'Timeline', plan: 'PublishedPlan') -> str:
