@@ -186,4 +186,4 @@ def _write_thumbnails(recording: Recording, judged: metrics.Judged, folder: Path
 
 
 def _camera(camera: Pinhole | None) -> dict[str, Any] | None:
-    return None if camera is None else asdict(camera)
+    return None if camera is None else plain(asdict(camera))
