@@ -41,12 +41,13 @@ SPEED_MPS = 5.0
 class PlannerProcess:
     """`fake_planner.py` as a process; `steer` changes what its session does."""
 
-    def __init__(self, folder, *ros_arguments, **steering):
+    def __init__(self, folder, *ros_arguments, environment=None, **steering):
         self._steering_path = Path(folder) / 'steering.json'
         self._output_path = Path(folder) / 'output.txt'
         self.steer(**steering)
         self._output = open(self._output_path, 'w')  # noqa: SIM115
-        environment = os.environ | {'WAMDIFF_FAKE': str(self._steering_path)}
+        environment = os.environ | (environment or {})
+        environment['WAMDIFF_FAKE'] = str(self._steering_path)
         environment['PYTHONPATH'] = f'{REPOSITORY}:{environment.get("PYTHONPATH", "")}'
         command = [sys.executable, str(HERE / 'fake_planner.py')]
         if ros_arguments:
@@ -115,6 +116,7 @@ class Bench:
         self.jpeg = jpeg
         self.simulated = simulated
         self.sim_runs = simulated
+        self.shift_ns = 0  # of the system clock, where that is set
         self._sim_time_ns, self._sim_leaps_ns = 1_000_000_000_000, deque()
         self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
         self._pictures = 0
@@ -241,11 +243,11 @@ class Bench:
     # -- sensors ------------------------------------------------------------------------------
 
     def now_ns(self):
-        return self._sim_time_ns if self.simulated else time.time_ns()
+        return self._sim_time_ns if self.simulated else time.time_ns() + self.shift_ns
 
     def position_m(self, stamp_ns):
         """How far ahead of the origin the vehicle is then."""
-        return SPEED_MPS * (stamp_ns - self.start_ns) / 1e9
+        return SPEED_MPS * (stamp_ns - self.shift_ns - self.start_ns) / 1e9
 
     def publish_frame(self, stamp_ns):
         width, height = self.frame_size

@@ -72,6 +72,30 @@ def clock_ticks_a_thousand_times_a_second(scene):
     bench.sim_runs = True
 
 
+@fault(ONE_PERIOD_S, own_clock=True)
+def system_clock_is_set_an_hour_ahead(scene):
+    """The machine has found a time server; steady clocks do not notice."""
+    resets = scene.resets()
+    scene.set_clock(3600)
+    scene.see(above=resets)
+
+
+@fault(ONE_PERIOD_S, own_clock=True)
+def system_clock_is_set_an_hour_back(scene):
+    """Timers on it would sleep for that hour."""
+    resets = scene.resets()
+    scene.set_clock(-3600)
+    scene.see(above=resets)
+
+
+@fault(ONE_PERIOD_S, own_clock=True)
+def system_clock_is_set_a_second_back(scene):
+    """Backward is a jump of any size."""
+    resets = scene.resets()
+    scene.set_clock(-1)
+    scene.see(above=resets)
+
+
 @fault(ONE_PERIOD_S)
 def process_is_suspended(scene):
     """The machine sleeps for two seconds."""

@@ -1,5 +1,6 @@
 """A planner process and its sensors, to which faults happen; and what came of each fault."""
 
+import subprocess
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from faults.resources import Resources, resources_of
 from planner_bench import Bench, PlannerProcess, time_ns
 from wamdiff_ros.msg import PlannerStatus
 
+HERE = Path(__file__).parent
 STATES = {
     PlannerStatus.WAITING: 'WAITING',
     PlannerStatus.NOMINAL: 'NOMINAL',
@@ -54,8 +56,10 @@ class Outcome:
 class Scene:
     """The real node with a fake session, over real DDS; ends its processes with `close`."""
 
-    def __init__(self, folder, simulated=False, jpeg=False):
+    def __init__(self, folder, simulated=False, jpeg=False, own_clock=False):
         self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._environment = self._shifted_clock() if own_clock else {}
         self.many_frames = Stage.many_frames
         self._arguments = ('-p', 'use_sim_time:=true') if simulated else ()
         self.bench = Bench(simulated=simulated, jpeg=jpeg)
@@ -67,9 +71,30 @@ class Scene:
         folder = self.folder / f'planner_{time.monotonic_ns()}'
         folder.mkdir(parents=True)
         self.planner = PlannerProcess(
-            folder, '-p', 'autostart:=true', *self._arguments, *arguments
+            folder,
+            *('-p', 'autostart:=true', *self._arguments, *arguments),
+            environment=self._environment,
         )
         self._baseline = None  # of its resources, once it has planned for a while
+
+    def set_clock(self, seconds):
+        """Set the system clock of planner and sensors on by so much; needs `own_clock`."""
+        self._clock_s += seconds
+        self._clock_file.write(self._clock_s.to_bytes(8, 'little', signed=True))
+        self._clock_file.seek(0)
+        self.bench.shift_ns = self._clock_s * 10**9
+
+    def _shifted_clock(self):
+        """Return the environment of a process whose system clock is ours to set."""
+        library, offset = self.folder / 'shifted_clock.so', self.folder / 'offset'
+        source = HERE / 'shifted_clock.c'
+        command = ['cc', '-shared', '-fPIC', '-O1', '-o', library, source, '-ldl']
+        subprocess.run(command, check=True)
+        self._clock_s = 0
+        self._clock_file = offset.open('wb', buffering=0)
+        self._clock_file.write(bytes(8))
+        self._clock_file.seek(0)
+        return {'LD_PRELOAD': str(library), 'SHIFTED_CLOCK': str(offset)}
 
     def resources(self):
         return resources_of(self.planner.process.pid)
