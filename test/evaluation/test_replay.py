@@ -216,6 +216,11 @@ def test_parameters_that_are_refused_end_with_2(loaded, tmp_path, capsys):
     assert 'rate_hz: 1000.0 is outside' in capsys.readouterr().err
 
 
+def test_workers_without_a_local_cluster_end_with_2(tmp_path, capsys):
+    assert run('bag', '--out', tmp_path, '--workers', 2) == 2
+    assert 'goes with --ray' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('content', [None, b'', b'\x89MCAP0\r\n\x01\x00', b'words'])
 def test_a_bag_that_is_none_ends_with_1_and_its_name(content, loaded, tmp_path, capsys):
     bag = tmp_path / 'bag.mcap'

@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     from .fleet import FleetError
 
     try:
+        if arguments.workers is not None and arguments.ray != 'local':
+            raise ParameterError('--workers: goes with --ray without an address')
         settings = _settings(arguments)
     except ParameterError as error:
         print(f'error: {error}', file=sys.stderr)
