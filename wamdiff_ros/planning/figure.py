@@ -34,7 +34,7 @@ STANDING_MPS = 0.05
 RIBBON_LIFT_M, LINE_LIFT_M = 0.02, 0.05  # above the ground, or a grid in it shines through
 MARK_SPACING_M = 1.0  # marks nearer to the last one are left out
 WORDS_AT_M = (-6.0, 0.0, 1.5)  # behind the vehicle, where they hide nothing
-TEXT_COLUMNS, TEXT_LINES = 48, 5
+TEXT_COLUMNS, REASON_LINES, DESCRIPTION_LINES = 60, 2, 3
 
 
 class Kind(Enum):
@@ -246,8 +246,8 @@ def _words(plan: DrawnPlan, reason: str, description: str) -> Shape:
     if len(plan.time_s):
         lines[0] += f'   {plan.speed_mps[0]:.1f} m/s'
         place = _from_start(plan, np.array([WORDS_AT_M]))
-    for words in (reason, description):
-        lines += textwrap.wrap(words, TEXT_COLUMNS, max_lines=TEXT_LINES, placeholder=' …')
+    for words, count in ((reason, REASON_LINES), (description, DESCRIPTION_LINES)):
+        lines += textwrap.wrap(words, TEXT_COLUMNS, max_lines=count, placeholder=' …')
     rgb = np.array([EDGE_RGB[plan.status]] * len(place), float).reshape(-1, 3)
     return Shape('words', 0, Kind.TEXT, place, rgb, 1.0, 0.4, '\n'.join(lines))
 
