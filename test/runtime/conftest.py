@@ -10,7 +10,7 @@ def exported(tmp_path_factory):
 
     from wamdiff_ros.runtime.engine_cache import write_key
     from wamdiff_ros.runtime.onnx_vision import export_vision
-    from wamdiff_ros.runtime.vision_backend import VisionFiles
+    from wamdiff_ros.runtime.vision_engine import VisionFiles
 
     folder = tmp_path_factory.mktemp('exported')
     tower = golden_engine('A_tied', folder).network.vision

@@ -23,10 +23,15 @@ from wamdiff_ros.runtime.onnx_vision import (
     tower_sha256,
     vision_inputs,
 )
-from wamdiff_ros.runtime.tensorrt_vision import VisionShapes, profile_shapes, unavailable
-from wamdiff_ros.runtime.vision_backend import (
+from wamdiff_ros.runtime.tensorrt_vision import (
+    TensorRtUnavailable,
+    VisionShapes,
+    profile_shapes,
+    unavailable,
+)
+from wamdiff_ros.runtime.vision_engine import (
     VisionFiles,
-    make_vision,
+    load_vision_engine,
     provide_onnx,
     shapes_of,
 )
@@ -179,14 +184,12 @@ def test_shapes_cover_every_image_that_the_processor_makes():
     assert shapes.most_images == 3
 
 
-def test_torch_is_the_tower_itself_and_tensorrt_is_refused_without_a_gpu(golden, tmp_path):
-    tower, _ = golden
-    options = {'model_name': 'golden', 'cache_dir': tmp_path}
-    assert make_vision('torch', tower, image_processor(), **options) is tower
+def test_without_a_gpu_tensorrt_is_refused_with_the_reason(golden, tmp_path):
     if unavailable('fp16') is None:
         pytest.skip('this machine has a GPU and TensorRT')
-    with pytest.raises(RuntimeError, match='vision_backend: tensorrt is wanted, but'):
-        make_vision('tensorrt', tower, image_processor(), **options)
+    tower, _ = golden
+    with pytest.raises(TensorRtUnavailable, match='vision_backend: tensorrt is wanted, but'):
+        load_vision_engine(tower, image_processor(), model_name='golden', cache_dir=tmp_path)
 
 
 # -- the bundled checkpoint -------------------------------------------------------------------

@@ -12,9 +12,9 @@ from wamdiff_ros.model.image_processor import ImageProcessor
 from wamdiff_ros.model.weights import LoadCancelled, load_network
 from wamdiff_ros.runtime.onnx_vision import PRECISIONS, largest_deviation
 from wamdiff_ros.runtime.tensorrt_vision import TensorRtError, VisionShapes, unavailable
-from wamdiff_ros.runtime.vision_backend import (
+from wamdiff_ros.runtime.vision_engine import (
     VisionFiles,
-    make_vision,
+    load_vision_engine,
     provide_engine,
     sample_images,
     shapes_of,
@@ -34,7 +34,7 @@ def vision_of(exported, said=None, **options):
         'model_name': 'golden', 'cache_dir': folder, 'precision': 'fp32',
         'progress': (said if said is not None else []).append, **options,
     }  # fmt: skip
-    return make_vision('tensorrt', tower, PROCESSOR, **options)
+    return load_vision_engine(tower, PROCESSOR, **options)
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ def fake(monkeypatch, exported):
 def test_the_engine_takes_the_place_of_the_tower(fake, exported):
     tower, *_ = exported
     vision = vision_of(exported, images=2)
+    assert vision.name == 'tensorrt fp32'
     for image in ('img1', 'img2'):
         patches = inputs()[f'{image}.pixel_values']
         wanted, mine = tower(patches, grid(image)), vision(patches, grid(image))
@@ -150,7 +151,7 @@ def test_tensorrt_equals_torch(precision, tmp_path):
         pytest.skip(reason)
     tower, processor = bundled()
     options = {'model_name': 'nano', 'cache_dir': tmp_path, 'precision': precision}
-    vision = make_vision('tensorrt', tower, processor, **options)
+    vision = load_vision_engine(tower, processor, **options)
 
     def on_gpu(patches, size):
         return vision(patches.cuda(), size)
@@ -158,5 +159,5 @@ def test_tensorrt_equals_torch(precision, tmp_path):
     limit = max(PRECISIONS[precision][1], 2e-3)  # TensorRT may take TF32 for float32
     assert largest_deviation(tower, on_gpu, list(sample_images(tower, processor))) < limit
     said = []
-    make_vision('tensorrt', tower, processor, **options, progress=said.append)
+    load_vision_engine(tower, processor, **options, progress=said.append)
     assert said == ['warming up the vision engine'], 'the second start finds the engine'

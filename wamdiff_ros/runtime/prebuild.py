@@ -79,7 +79,7 @@ def _build(args: argparse.Namespace) -> int:
     from .engine_cache import default_cache_dir
     from .session import BUNDLED_MODEL
     from .tensorrt_vision import unavailable
-    from .vision_backend import VisionFiles, provide_engine, provide_onnx, shapes_of
+    from .vision_engine import VisionFiles, provide_engine, provide_onnx, shapes_of
 
     missing = unavailable(args.precision)
     if missing and args.engine:

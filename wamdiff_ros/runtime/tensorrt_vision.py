@@ -22,8 +22,12 @@ WORKSPACE_BYTES = 2 * 2**30
 FP8_CAPABILITY = (8, 9)
 
 
-class TensorRtError(RuntimeError):
+class TensorRtUnavailable(ValueError):
     """TensorRT was asked for and cannot serve; the message says why and what to do."""
+
+
+class TensorRtError(RuntimeError):
+    """TensorRT failed; the message says at what, its log why."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,10 @@ def unavailable(precision: str) -> str | None:
 
 
 def insist_on_tensorrt(precision: str) -> None:
-    """Raise TensorRtError with the reason if no engine can be built or run here."""
+    """Raise TensorRtUnavailable with the reason if no engine can be built or run here."""
     reason = unavailable(precision)
     if reason is not None:
-        raise TensorRtError(f'vision_backend: tensorrt is wanted, but {reason}')
+        raise TensorRtUnavailable(f'vision_backend: tensorrt is wanted, but {reason}')
 
 
 def key_here(onnx_file: Path, shapes: VisionShapes, precision: str) -> dict:
@@ -149,6 +153,7 @@ class TensorRtVision:
     def __init__(self, engine: bytes, tower: VisionTower, shapes: VisionShapes, precision: str):
         import tensorrt as trt
 
+        self.name = f'tensorrt {precision}'
         self._thread = threading.get_ident()
         self._tower = tower  # for its places, and for sizes
         self._shapes = shapes

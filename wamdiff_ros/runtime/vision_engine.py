@@ -1,8 +1,8 @@
-"""Which implementation encodes images: the tower itself, or a TensorRT engine made from it.
+"""The files of a checkpoint's vision engine: made from its tower, kept in a cache, loaded from it.
 
-Files that are built lie in the cache folder, one folder per checkpoint: the ONNX file, the engine,
-and beside each a JSON that says what it belongs to. What fits is used, what does not is built
-again; `wamdiff prebuild` does that ahead of time.
+One folder per checkpoint holds the ONNX file, the engine, and beside each a JSON that says what it
+belongs to. What fits is used, what does not is built again; `wamdiff prebuild` does that ahead of
+time.
 """
 
 import copy
@@ -35,14 +35,8 @@ from .tensorrt_vision import (
     key_here,
 )
 
-VISION_BACKENDS = ('torch', 'tensorrt')
 # Raised when the exporter changes what it writes, so that older files are built again.
 EXPORT_FORMAT = 1
-
-# Patches [n, p, dim] or [p, dim] and their grid → tokens and deepstack features, as the tower.
-Vision = Callable[
-    [torch.Tensor, tuple[int, int, int]], tuple[torch.Tensor, Sequence[torch.Tensor]]
-]
 
 
 @dataclass(frozen=True)
@@ -67,8 +61,7 @@ class VisionFiles:
         return self.onnx.with_name(f'{self.onnx.name}.data')
 
 
-def make_vision(
-    backend: str,
+def load_vision_engine(
     tower: VisionTower,
     processor: ImageProcessor,
     *,
@@ -78,13 +71,12 @@ def make_vision(
     images: int = 1,
     progress: Callable[[str], None] = lambda text: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Vision:
-    """Return what encodes images from now on, in the calling thread; builds what is missing.
+) -> TensorRtVision:
+    """Return what encodes images in place of the tower, in the calling thread.
 
-    Raises TensorRtError, VisionExportError, OSError, or LoadCancelled.
+    Builds what is missing. Raises TensorRtUnavailable, TensorRtError, VisionExportError, OSError,
+    or LoadCancelled.
     """
-    if backend == 'torch':
-        return tower
     insist_on_tensorrt(precision)
     files = VisionFiles.of(tower, model_name, cache_dir, precision)
     provide_onnx(files, tower, processor, progress=progress)
