@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wamdiff_ros.parameters import Parameters
-from wamdiff_ros.planning.checks import broken_check, shifted
+from wamdiff_ros.planning.checks import LIMITS, broken_check, shifted
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.types import EgoState, Plan, Trajectory
 
@@ -87,7 +87,7 @@ CASES = {
     'max_curvature_1pm': ('curvature', 0.2, lambda limit: (circle(1 / limit, 2.0), ego(2.0))),
     'max_jerk_mps3': ('jerk', 2.0, lambda limit: (jerking(limit), ego())),
 }  # fmt: skip
-OFF = dict.fromkeys([*CASES, 'max_lateral_shift_m', 'max_forward_shift_m'], 0.0)
+OFF = dict.fromkeys(LIMITS, 0.0)
 
 
 @pytest.mark.parametrize('parameter', CASES)

@@ -185,6 +185,19 @@ def test_the_score_counts_rejected_plans_by_their_check(blind):
     assert '4 plans rejected: ' in to_text([score, score])
 
 
+def test_unchecked_means_that_every_plan_is_followed(blind, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(drive, '_drive_all', lambda job, *_: jobs.append(job) or [FLAWLESS])
+    for options in ([], ['--unchecked']):
+        assert cli.main(['drive', '--expert', '--routes', '1', *options]) == 0
+    garbled = Answers(lambda step: True, lambda step: step == 3)
+    counts = [
+        sum(drive_route(World(SEED), garbled, job.parameters).rejected_plans.values())
+        for job in jobs
+    ]
+    assert counts == [1, 0]
+
+
 def test_the_experts_plans_rounded_as_a_model_writes_them_are_not_rejected(blind):
     for seed in (SEED, 28):
         world = World(seed)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from wamdiff_ros.parameters import Parameters
-from wamdiff_ros.planning.checks import broken_check, shifted
+from wamdiff_ros.planning.checks import LIMITS, broken_check, shifted
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.simulation.disturbance import Disturbances
 from wamdiff_ros.simulation.expert import Expert
@@ -19,11 +19,6 @@ from wamdiff_ros.types import Plan
 
 STEP_NS = 100_000_000
 DIGITS = {'sign': 0, 'tens': 1, 'units': 2, 'tenths': 4}  # places in a number such as +12.3
-LIMITS = (
-    'max_start_offset_m', 'max_start_speed_error_mps', 'max_speed_mps', 'max_acceleration_mps2',
-    'max_deceleration_mps2', 'max_lateral_acceleration_mps2', 'max_fold_back_m',
-    'max_curvature_1pm', 'max_jerk_mps3', 'max_lateral_shift_m', 'max_forward_shift_m',
-)  # fmt: skip
 
 
 def plans_of(seed, pushed):

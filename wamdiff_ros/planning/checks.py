@@ -18,6 +18,12 @@ from ..parameters import Parameters
 from ..types import EgoState, Plan, Trajectory
 from .trajectory import MOVING_MPS, to_fixed
 
+# The parameters of which 0 turns a check off.
+LIMITS = (
+    'max_start_offset_m', 'max_start_speed_error_mps', 'max_speed_mps', 'max_acceleration_mps2',
+    'max_deceleration_mps2', 'max_lateral_acceleration_mps2', 'max_fold_back_m',
+    'max_curvature_1pm', 'max_jerk_mps3', 'max_lateral_shift_m', 'max_forward_shift_m',
+)  # fmt: skip
 CHORD_M = 2.0  # of path between the points that curvature is taken from
 JERK_S = 0.5  # over which jerk is a mean, as in human reports of it
 SHIFT_S = 1.0  # how far ahead two plans are compared
