@@ -21,6 +21,7 @@ from wamdiff_ros.msg import PlannerStatus
 
 from wamdiff_ros.child_process import ChildProcess
 from wamdiff_ros.evaluation.bag import read_messages
+from wamdiff_ros.planning.checks import LIMITS
 from wamdiff_ros.ros.qos import RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode, planner_topics
 
@@ -31,15 +32,6 @@ FOOTAGE = REPOSITORY.parent / 'shared' / 'footage'
 IMAGE, ODOMETRY = '/camera/front/image', '/odometry'
 STATUS, COUNTERS = '/planner/status', ('ticks', 'late_instants')
 RATE_HZ, DEADLINE_S, MAX_FRAME_AGE_S, MAX_PLAN_AGE_S = 4.0, 0.24, 0.25, 1.0
-# The bundled checkpoint knows the streets of the simulated world. On a motorway it plans nonsense,
-# which the checks reject; here it is about what the node does with frames and plans.
-NO_CHECKS = tuple(
-    f'max_{limit}'
-    for limit in (
-        'speed_mps', 'acceleration_mps2', 'deceleration_mps2', 'lateral_acceleration_mps2',
-        'fold_back_m', 'curvature_1pm', 'jerk_mps3', 'lateral_shift_m', 'forward_shift_m',
-    )
-)  # fmt: skip
 PERIOD_NS, MAX_PLAN_AGE_NS = round(1e9 / RATE_HZ), round(1e9 * MAX_PLAN_AGE_S)
 WAITING, NOMINAL, HELD, STOP = range(4)  # PlannerStatus
 RUNS = {
@@ -95,7 +87,9 @@ def run(request, tmp_path_factory):
         ('max_plan_age_s', MAX_PLAN_AGE_S),
     ):
         node += ['-p', f'{name}:={value}']
-    for name in NO_CHECKS:
+    # The bundled checkpoint knows the streets of the simulated world. On a motorway it plans
+    # nonsense, which the checks reject; here it is about what the node does with frames and plans.
+    for name in LIMITS:
         node += ['-p', f'{name}:=0.0']
     player = [*module, 'wamdiff_ros.ros.player', *source, '--wait-for', '30', '--subscribers', '2']
     topics = planner_topics() | {
