@@ -96,9 +96,9 @@ def trajectory(t0_ns, age_ns, poses, speed, status=NOMINAL, frame_id='odom', seq
 
 
 def status(ns, tick, state, stages=(), missed=0, reason='', answer=''):
-    counters = ('skipped_ticks', 'rejected_answers', 'stream_resets')
+    counters = ('skipped_ticks', 'rejected_answers', 'rejected_plans', 'stream_resets')
     forwards = ('vision_forwards', 'prefill_forwards', 'denoising_forwards', 'commit_forwards')
-    tokens = ('prompt_tokens', 'reused_prefix_tokens', 'answer_tokens')
+    tokens = ('prompt_tokens', 'reused_prefix_tokens', 'answer_tokens', 'bulk_filled_tokens')
     return message(
         'wamdiff_ros/msg/PlannerStatus',
         header=header(ns, 'base_link'),
@@ -115,6 +115,7 @@ def status(ns, tick, state, stages=(), missed=0, reason='', answer=''):
         **dict.fromkeys(counters, 0),
         answer=answer,
         missed_deadlines=missed,
+        cut_short=False,
         backend='sdpa cpu float32',
         model='nano',
     )

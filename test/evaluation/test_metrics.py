@@ -50,10 +50,10 @@ def test_a_refused_answer_is_a_failure_and_never_dropped_silently(tmp_path):
 
 def test_reasons_that_differ_in_numbers_are_one(tmp_path):
     ticks = straight(61, refused=(3, 4, 5))
-    for number, reason in ((3, 'jerk 7.5 at -0.1 s'), (4, 'jerk 1e+20 at 4 s'), (5, '')):
+    for number, reason in ((3, '7.5 m/s^2 at -0.1 s'), (4, '1e+20 m/s^2 at 4 s'), (5, '')):
         ticks[number]['reason'] = reason
     failures = judged(tmp_path / 'bag', ticks).metrics().failures
-    assert failures == (('jerk … at … s', 2), ('no reason given', 1))
+    assert failures == (('… m/s^2 at … s', 2), ('no reason given', 1))
 
 
 def test_a_bag_without_any_plan_has_failures_only(tmp_path):

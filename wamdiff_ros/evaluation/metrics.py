@@ -113,7 +113,7 @@ class Judged:
 
 def _kind(reason: str) -> str:
     """Return a reason without its numbers, which differ from tick to tick."""
-    return re.sub(r'[-+]?\d+(\.\d+)?(e[-+]?\d+)?', '…', reason) or 'no reason given'
+    return re.sub(r'(?<![\w^])[-+]?\d+(\.\d+)?(e[-+]?\d+)?', '…', reason) or 'no reason given'
 
 
 def measure_of(values: np.ndarray) -> Measure | None:

@@ -27,7 +27,7 @@ def cases(run: JudgedRun) -> str:
     places = [
         (float(bag.values[RANKED][place]), bag, place)
         for bag in run.bags
-        for place in bag.worst[:CASES_PER_BAG]
+        for place in bag.worst[: max(CASES_PER_BAG, CASES // len(run.bags))]
     ]
     places.sort(key=lambda case: -case[0])
     read = lru_cache(maxsize=CASES)(read_bag)

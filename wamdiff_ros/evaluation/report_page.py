@@ -24,10 +24,11 @@ from .run_metrics import JudgedRun, Pooled, RunMetrics
 GLANCE = (
     'own_plan', PRIMARY, 'fde_3s_m', 'miss_3s', 'comfort', 'shift_m', 'rater_feedback', 'pdms',
 )  # fmt: skip
-BAG_COLUMNS = (
-    'own_plan', PRIMARY, 'fde_3s_m', 'miss_3s', 'heading_3s_rad', 'comfort', 'shift_m', 'held',
-    'rater_feedback', 'pdms',
-)  # fmt: skip
+BAG_COLUMNS = {  # with words short enough for a table
+    'own_plan': 'coverage', PRIMARY: 'ADE 3 s [m]', 'fde_3s_m': 'FDE 3 s [m]',
+    'miss_3s': 'misses 3 s', 'heading_3s_rad': 'heading 3 s [rad]', 'comfort': 'comfort',
+    'shift_m': 'shift [m]', 'held': 'held', 'rater_feedback': 'RFS', 'pdms': 'PDMS',
+}  # fmt: skip
 NONE = '–'
 
 STYLE = """
@@ -35,8 +36,6 @@ body { max-width: 75rem; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 .scroll table { font-size: .85rem; } .scroll th, .scroll td { padding: .3rem .6rem;
   white-space: nowrap; min-width: 0; overflow-wrap: normal; }
-.scroll thead th { white-space: normal; vertical-align: bottom; min-width: 4.5rem; }
-.scroll thead th:nth-child(n+3) { min-width: 3.5rem; }
 .scroll :is(th, td):first-child { position: sticky; left: 0; background: Canvas; }
 .bars { max-width: 40rem; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
@@ -231,9 +230,9 @@ def _segments(segments: Sequence[SegmentDifference]) -> str:
 def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
     last = judged[-1]
     names = [name for name in BAG_COLUMNS if any(name in bag.metrics for bag in totals[-1].bags)]
-    heads = ['bag', 'time', 's', 'ticks', *(_words(BY_NAME[name]) for name in names)]
+    heads = ['bag', 'over time', 's', 'ticks', *(BAG_COLUMNS[name] for name in names)]
     if len(judged) == 2:
-        heads.append(f'{BY_NAME[RANKED].words}: difference [m]')
+        heads.append('ADE 3 s due, change [m]')
     known = last.column(RANKED)
     known = known[np.isfinite(known)]
     top = float(np.percentile(known, 99)) if len(known) else 1.0
