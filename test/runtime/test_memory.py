@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from tiny_session import load, observation, tiny_model
 
-FEW, MANY = 20, 250
+FEW, MANY = 20, 200
 
 
 def tensor_bytes():
@@ -16,7 +16,7 @@ def tensor_bytes():
     gc.collect()
     storages = {}
     for held in gc.get_objects():
-        if isinstance(held, torch.Tensor):
+        if issubclass(type(held), torch.Tensor):
             storage = held.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())

@@ -51,7 +51,10 @@ def decode_tokens(
             finished[row] = finished[row] or token in eos_token_ids
             if not finished[row]:
                 answers[row].append(token)
-        if all(finished) or index == max_new_tokens - 1 or stop():
+        if all(finished) or index == max_new_tokens - 1:
+            break
+        if stop():
+            trace.cut_short = True
             break
         logits = model.append(tokens)
         trace.steps_per_block.append(1)

@@ -1,15 +1,83 @@
 """Attention over the KV cache with torch's scaled_dot_product_attention: the reference backend.
 
-Each class is one forward's `attend` (model.text.Attend): it writes the forward's keys and values
-behind the committed slots and lets its queries see what they may.
+A backend is a cache that makes the `attend` (model.text.Attend) of each forward, which writes the
+forward's keys and values behind the committed slots and lets its queries see what they may.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..model.config import TextConfig
+from ..model.network import Network
+from .graph_runner import GraphRunner
 from .kv_cache import KVCache
+from .static_forward import StaticForward
+
+
+class SdpaCache(KVCache):
+    """A KVCache that is attended to with torch's own kernels."""
+
+    visible: torch.Tensor | None = None  # bool [n, 1, 1, capacity], False for padding
+
+    def prompt_attend(
+        self,
+        start: int,
+        end: int,
+        block_size: int,
+        lengths: Sequence[int],
+        rows: slice = slice(None),
+    ) -> 'SdpaAttend':
+        """Return the attention of the slots start … end-1 of prompts, block-causal in chunks.
+
+        `lengths` are those of the whole prompts; what is behind a shorter one is padding, which
+        nobody sees. `rows` are the last layer's queries.
+        """
+        device = self.keys.device
+        real = torch.tensor(lengths, device=device)
+        self.visible = None
+        if min(lengths) < max(lengths):
+            slots = torch.arange(self.capacity, device=device)
+            visible = (slots < real[:, None]) | (slots >= max(lengths))
+            self.visible = visible[:, None, None]
+        return SdpaAttend(self, block_causal_mask(start, end, block_size, real), rows)
+
+    def blocks_attend(
+        self, groups: Sequence[tuple[int, int]], last: Sequence[tuple[int, int]]
+    ) -> 'BlocksAttend':
+        """Return the attention of answer blocks behind the committed slots; see BlocksAttend."""
+        return BlocksAttend(self, groups, last, self.visible)
+
+
+class AttentionBackend(Protocol):
+    """One way to keep keys and values and to attend to them."""
+
+    name: str
+
+    def cache(
+        self,
+        config: TextConfig,
+        batch: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> SdpaCache:
+        """Return an empty cache with the interface of SdpaCache."""
+        ...
+
+    def static_forward(self, network: Network, text, cache, runner: GraphRunner) -> StaticForward:
+        """Return forwards over `cache` that may be captured; `text` has TextTower's `run`."""
+        ...
+
+
+class SdpaBackend:
+    """Torch's own kernels over caches in one piece."""
+
+    name = 'sdpa'
+    cache = SdpaCache
+    static_forward = StaticForward
 
 
 class SdpaAttend:

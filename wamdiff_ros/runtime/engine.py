@@ -8,13 +8,14 @@ responsible for text, images on disk, or trajectories.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from ..model.chat import Prompt
 from ..model.network import Network
 from ..model.text import ALL
-from .attention import BlocksAttend, SdpaAttend, block_causal_mask
+from .attention import AttentionBackend, SdpaBackend
 from .fused_text import FusedText
 from .graph_runner import GraphRunner
 from .kv_cache import KVCache
@@ -37,6 +38,18 @@ class ImageFeatures:
     deepstack: tuple[torch.Tensor, ...]  # per layer [t, hidden]
 
 
+class Vision(Protocol):
+    """What encodes images in place of the network's tower; `name` says what runs."""
+
+    name: str
+
+    def __call__(
+        self, patches: torch.Tensor, grid: tuple[int, int, int]
+    ) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
+        """Patches [p, dim] of an image → tokens and deepstack features; see VisionTower."""
+        ...
+
+
 class Engine:
     """Runs the network over a KV cache; lives in the inference thread."""
 
@@ -45,12 +58,16 @@ class Engine:
         network: Network,
         options: EngineOptions = PLAIN,
         *,
+        attention: AttentionBackend | None = None,
+        vision: Vision | None = None,
         runner: GraphRunner | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ):
         """Without options the plain reference; fused weights take over those of `network`.
 
-        `runner` replaces the one that `options.runtime` asks for; `progress` hears of captures.
+        `attention` is torch's own by default; `vision` encodes images in place of the network's
+        tower; `runner` replaces the one that `options.runtime`
+        asks for; `progress` hears of captures.
         """
         self.network = network
         self.config = network.config
@@ -62,6 +79,7 @@ class Engine:
         self.prefill_forwards = 0  # of the newest prefill
         # Told of every forward: its stage and its rows. For measuring.
         self.after_forward: Callable[[str, int], None] = lambda stage, rows: None
+        self._attention = SdpaBackend() if attention is None else attention
         self._text = FusedText(network.text) if options.fused_weights else network.text
         graph = options.runtime == 'graph'
         if options.runtime == 'auto':
@@ -69,6 +87,7 @@ class Engine:
         if runner is None and graph:
             runner = GraphRunner(self.device, progress=progress)
         self._runner = runner
+        self._vision = vision
         self._static: StaticForward | None = None  # over the newest cache of prompts
         self._places = {}  # of patches, per grid
         self._cache: KVCache | None = None  # of the prompts
@@ -77,18 +96,20 @@ class Engine:
         # One key per committed slot of a single prompt; empty after a batch.
         self._cached_tokens: list[Hashable] = []
         self._prompt_slots = 0
-        self._cos = self._sin = self._visible = self._last_hidden = None  # set by prefill
+        self._padded = False  # some prompts are shorter than others
+        self._cos = self._sin = self._last_hidden = None  # set by prefill
 
     @property
     def backend(self) -> str:
         """What runs: attention, device, precision and quantisation."""
         words = (
-            'sdpa',
+            self._attention.name,
             *(['graph'] if self._runner else []),
             self.device.type,
             str(self.dtype).removeprefix('torch.'),
         )
-        return ' '.join((*words, *filter(None, [self.network.quantised])))
+        vision = f'vision: {self._vision.name}' if self._vision else ''
+        return ' '.join((*words, *filter(None, [self.network.quantised, vision])))
 
     def reset(self) -> None:
         """Forget every cached token."""
@@ -100,16 +121,21 @@ class Engine:
     def encode_image(self, key: Hashable, patches, grid: tuple[int, int, int]) -> ImageFeatures:
         """Run the vision tower over one image's patches (float32 array [p, dim])."""
         patches = torch.from_numpy(patches).to(self.device, self.dtype)
+        if self._vision is not None:
+            tokens, deepstack = self._vision(patches, grid)
+        else:
+            tokens, deepstack = self._run_tower(patches, grid)
+        self.after_forward('vision', len(patches))
+        return ImageFeatures(key, grid, tokens, tuple(deepstack))
+
+    def _run_tower(self, patches: torch.Tensor, grid: tuple[int, int, int]):
         tower = self.network.vision
         if grid not in self._places:
             self._places[grid] = tower.places(*grid[1:])
         places = self._places[grid]
         if self._runner is None:
-            tokens, deepstack = tower(patches, grid, places=places)
-        else:
-            tokens, deepstack = static_vision(self._runner, tower, patches, grid, places)
-        self.after_forward('vision', len(patches))
-        return ImageFeatures(key, grid, tokens, tuple(deepstack))
+            return tower(patches, grid, places=places)
+        return static_vision(self._runner, tower, patches, grid, places)
 
     @torch.inference_mode()
     def prefill(
@@ -144,7 +170,9 @@ class Engine:
         self._cache, fresh = self._reserved(self._cache, n, longest + room + room_for_padding)
         if fresh and self._runner is not None:
             self._runner.clear('prefill', 'block')  # they wrote to the old cache
-            self._static = StaticForward(self.network, self._text, self._cache, self._runner)
+            self._static = self._attention.static_forward(
+                self.network, self._text, self._cache, self._runner
+            )
         keys = _token_keys(prompts[0], images[0])
         ends = [longest]
         reused = 0
@@ -157,7 +185,6 @@ class Engine:
         cache = self._cache
         cache.rollback(reused)
         self._cached_tokens = []  # an exception below must not leave a false record
-        real = torch.tensor(lengths, device=self.device)
         start = reused
         ends = [end for end in ends if end > reused]
         self.prefill_forwards = len(ends)
@@ -165,21 +192,18 @@ class Engine:
             rows = ALL
             if self.options.last_rows and n == 1 and not all_logits:
                 rows = LAST if end == longest else NONE
-            hidden = self._prefill_segment(prompts, images, start, end, real, rows)
+            hidden = self._prefill_segment(prompts, images, start, end, rows)
             self.after_forward('prefill', end - start)
             start = end
         self._cached_tokens = keys if n == 1 else []
         self._prompt_slots = longest
-        # Padding between a short prompt and its answer stays hidden for good.
-        self._visible = None
-        if min(lengths) < longest:
-            slots = torch.arange(longest + room, device=self.device)
-            visible = (slots < real[:, None]) | (slots >= longest)
-            self._visible = visible[:, None, None]  # [n, 1, 1, slots]
+        self._padded = min(lengths) < longest
         following = torch.tensor([[p.next_position] for p in prompts], device=self.device)
         positions = (following + torch.arange(room, device=self.device)).expand(3, -1, -1)
         self._cos, self._sin = self.network.text.rope(positions)
-        self._last_hidden = hidden[:, -1] if n == 1 else hidden[torch.arange(n), real - 1]
+        self._last_hidden = (
+            hidden[:, -1] if n == 1 else hidden[list(range(n)), [k - 1 for k in lengths]]
+        )
         self._fork(rollouts, room)
         return reused, self.network.head(hidden) if all_logits else None
 
@@ -243,7 +267,7 @@ class Engine:
             last = groups[len(groups) - len(range(length)[rows]) // size :]
         else:
             last = [(len(rows), cache.length + length)]
-        attend = BlocksAttend(cache, groups, last, self._visible)
+        attend = cache.blocks_attend(groups, last)
         x = self.network.text.embed_tokens(tokens)
         hidden = self._text.run(x, cos, sin, attend, (), rows)
         self.after_forward('answer', length)
@@ -256,11 +280,9 @@ class Engine:
 
     def _can_be_static(self) -> bool:
         """Return whether the forwards of this batch may be captured; forks and padding may not."""
-        return self._static is not None and self._answers is self._cache and self._visible is None
+        return self._static is not None and self._answers is self._cache and not self._padded
 
-    def _prefill_segment(
-        self, prompts, images, start: int, end: int, lengths: torch.Tensor, rows: slice
-    ) -> torch.Tensor:
+    def _prefill_segment(self, prompts, images, start: int, end: int, rows: slice) -> torch.Tensor:
         """Put the tokens start … end-1 of each prompt into the cache → hidden [n, rows, h]."""
         x, positions, deepstack = self._embed_prompts(prompts, images, start, end)
         if self._static is not None and len(prompts) == 1:
@@ -269,8 +291,9 @@ class Engine:
             hidden = self._static.prefill(x, *rotations, deepstack, wanted)
             self._cache.commit(end - start)
             return hidden[:, rows]
-        mask = block_causal_mask(start, end, self.config.block_size, lengths)
-        attend = SdpaAttend(self._cache, mask, rows)
+        attend = self._cache.prompt_attend(
+            start, end, self.config.block_size, [len(prompt) for prompt in prompts], rows
+        )
         cos, sin = self.network.text.rope(positions)
         hidden = self._text.run(x, cos, sin, attend, deepstack, rows)
         self._cache.commit(end - start)
@@ -291,7 +314,8 @@ class Engine:
             return cache, False
         capacity = -(-slots // CAPACITY_STEP) * CAPACITY_STEP
         self.cache_allocations += 1
-        return KVCache(self.config.text, batch, capacity, self.dtype, self.device), True
+        cache = self._attention.cache(self.config.text, batch, capacity, self.dtype, self.device)
+        return cache, True
 
     def _embed_prompts(self, prompts, images, start: int, end: int):
         """Embed the tokens start … end-1 of each prompt, images in their places.

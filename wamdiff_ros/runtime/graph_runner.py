@@ -60,7 +60,8 @@ class GraphRunner:
         key = (name, *((x.shape, x.dtype) for x in inputs))
         capture = self._captured.get(key)
         if capture is None:
-            self._progress(f'capturing {name} {", ".join(str(tuple(x.shape)) for x in inputs)}')
+            largest = max(inputs, key=torch.numel)
+            self._progress(f'capturing {name[0]}, {"x".join(map(str, largest.shape))}')
             on_gpu = self._device.type == 'cuda'
             capture = (self._capture if on_gpu else self._compile)(function, inputs)
             self._captured[key] = capture
