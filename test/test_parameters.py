@@ -28,6 +28,10 @@ def test_the_defaults_are_accepted():
             'fallback_deceleration_mps2: 4.0 m/s.2 is above max_deceleration_mps2 3.0',
         ),
         ({'min_pixels': 9000, 'max_pixels': 4096}, 'min_pixels: 9000 is above max_pixels 4096'),
+        (
+            {'vision_backend': 'tensorrt', 'vision_quantisation': 'int8_weight_only'},
+            "vision_quantisation: 'int8_weight_only' is for vision_backend torch",
+        ),
         ({'cameras': []}, 'cameras: the list is empty'),
         ({'cameras': 'front'}, 'is not a list of names'),
         ({'cameras': 5}, 'cameras: 5 is not a list of names'),

@@ -231,6 +231,26 @@ class Parameters:
         'shape (graph); auto takes what was found to be faster on the device.',
         choices=('auto', 'eager', 'graph'),
     )
+    attention: str = _parameter(
+        'sdpa',
+        "Kernels of the language tower's attention: torch's own (sdpa), or FlashInfer's over a "
+        'paged KV cache (flashinfer: CUDA, bfloat16 or float16). See docs/gpu.md.',
+        choices=('sdpa', 'flashinfer'),
+    )
+    vision_backend: str = _parameter(
+        'torch',
+        'What encodes images: the network (torch), or a TensorRT engine, which is built if the '
+        'cache has none that fits; wamdiff prebuild does that ahead. See docs/gpu.md.',
+        choices=('torch', 'tensorrt'),
+    )
+    vision_precision: str = _parameter(
+        'fp16',
+        'Precision of the TensorRT engine; fp8 has to be built ahead, as it is calibrated.',
+        choices=('fp16', 'fp8', 'fp32'),
+    )
+    cache_dir: str = _parameter(
+        '', 'Folder for built engines; empty takes wamdiff_ros in the cache folder of the user.'
+    )
     min_pixels: int = _parameter(
         0,
         "Smallest image area after resizing [pixels]; 0 takes the checkpoint's own.",
@@ -325,6 +345,11 @@ class Parameters:
             raise ParameterError(
                 f'fallback_deceleration_mps2: {self.fallback_deceleration_mps2} m/s^2 is above '
                 f'max_deceleration_mps2 {self.max_deceleration_mps2} m/s^2, lower one of the two'
+            )
+        if self.vision_backend != 'torch' and self.vision_quantisation != 'none':
+            raise ParameterError(
+                f'vision_quantisation: {self.vision_quantisation!r} is for vision_backend torch; '
+                f'{self.vision_backend} has vision_precision, set vision_quantisation to none'
             )
         if self.max_pixels and self.min_pixels > self.max_pixels:
             raise ParameterError(

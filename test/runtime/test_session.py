@@ -183,3 +183,20 @@ def test_an_autoregressive_checkpoint_answers_through_the_same_session(model_dir
     # Blocks of one token: everything up to the end of the image is taken from the cache.
     lead_in, image = 7, 28
     assert again.counts.reused_prefix_tokens == lead_in + image
+
+
+@pytest.mark.parametrize(
+    ('values', 'reason'),
+    [
+        ({'attention': 'flashinfer'}, 'flashinfer is wanted, but the network is float32'),
+        ({'vision_backend': 'tensorrt'}, 'tensorrt is wanted, but the network is on cpu'),
+    ],
+)
+def test_a_backend_that_cannot_run_here_is_refused_before_anything_is_loaded(values, reason):
+    if torch.cuda.is_available():
+        pytest.skip('this machine has a GPU')
+    said = []
+    parameters = Parameters.from_mapping({'dtype': 'float32', **values})
+    with pytest.raises(ValueError, match=reason):
+        PlanningSession.load(parameters, progress=said.append)
+    assert said == []

@@ -39,9 +39,14 @@ from ..types import (
 )
 from .device import choose_device, choose_dtype
 from .engine import Engine, ImageFeatures
+from .engine_cache import default_cache_dir
+from .flashinfer_attention import flashinfer_kernels
 from .options import EngineOptions
 from .pace import Costs, DeadlinePace
+from .paged_forward import PagedBackend
 from .quantisation import Quantisation, options_for, quantise
+from .tensorrt_vision import insist_on_tensorrt
+from .vision_engine import load_vision_engine
 
 BUNDLED_MODEL = ('models', 'nano')
 REMEMBERED_ANSWERS = 16  # the longest of them is how long the next one is expected to be
@@ -107,7 +112,8 @@ class PlanningSession:
     ) -> 'PlanningSession':
         """Load the checkpoint that `parameters` name.
 
-        Raises CheckpointError, LoadCancelled, or QuantisationError for what cannot run here.
+        Raises CheckpointError or LoadCancelled, and for what cannot run here QuantisationError,
+        FlashInferUnavailable, TensorRtUnavailable, TensorRtError or VisionExportError.
         `options` are for measuring and tests; by default the engine's faster paths are on.
         """
         if parameters.threads:
@@ -127,12 +133,29 @@ class PlanningSession:
         processor = ImageProcessor.load(model_dir, config.vision)
         processor = processor.with_pixels(parameters.min_pixels, parameters.max_pixels)
         templates = PromptTemplates.load(model_dir)
+        attention = None
+        if parameters.attention == 'flashinfer':
+            attention = PagedBackend(flashinfer_kernels(config.text, dtype, device))
+        if parameters.vision_backend == 'tensorrt':
+            insist_on_tensorrt(parameters.vision_precision, device)
         network = load_network(
             model_dir, config, dtype=dtype, device=device, progress=progress, cancelled=cancelled
         )
         quantise(network, quantisation)
         options = options_for(quantisation, options or EngineOptions(runtime=parameters.runtime))
-        engine = Engine(network, options, progress=progress)
+        vision = None
+        if parameters.vision_backend == 'tensorrt':
+            vision = load_vision_engine(
+                network.vision,
+                processor,
+                model_name=model_dir.resolve().name,
+                cache_dir=Path(parameters.cache_dir or default_cache_dir()).expanduser(),
+                precision=parameters.vision_precision,
+                images=len(parameters.cameras),
+                progress=progress,
+                cancelled=cancelled,
+            )
+        engine = Engine(network, options, attention=attention, vision=vision, progress=progress)
         session = cls(
             engine, tokenizer, processor, templates, parameters, model_dir.resolve().name
         )

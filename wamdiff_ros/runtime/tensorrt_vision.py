@@ -56,9 +56,14 @@ def unavailable(precision: str) -> str | None:
     return None
 
 
-def insist_on_tensorrt(precision: str) -> None:
-    """Raise TensorRtUnavailable with the reason if no engine can be built or run here."""
+def insist_on_tensorrt(precision: str, device: torch.device | None = None) -> None:
+    """Raise TensorRtUnavailable with the reason if no engine can be built or run here.
+
+    `device` is the network's, which has to be the engine's.
+    """
     reason = unavailable(precision)
+    if device is not None and device.type != 'cuda':
+        reason = f'the network is on {device.type}, an engine needs a CUDA device'
     if reason is not None:
         raise TensorRtUnavailable(f'vision_backend: tensorrt is wanted, but {reason}')
 
