@@ -7,7 +7,7 @@ from collections import Counter
 import bag_forms
 import numpy as np
 import pytest
-from recording import START_NS, image, message, odometry, time, write
+from recording import START_NS, header, image, message, odometry, time, write
 from replaying import (
     CAMERA,
     COMMAND,
@@ -255,13 +255,36 @@ def test_messages_that_cannot_be_used_are_left_out_and_counted(tmp_path):
 
 def test_a_picture_that_is_broken_is_counted_and_the_one_before_is_used(tmp_path):
     entries = drive()
-    for i, (topic, _, entry) in enumerate(entries):
-        if topic == CAMERA and i > 100:
+    for i, (topic, ns, entry) in enumerate(entries):
+        if topic == CAMERA and ns % 100_000_000 == 0 and i > 100:
             entry.data = entry.data[:20]
             break
     info, ticks = of_entries(entries, tmp_path)
-    assert info['counters']['front.undecodable'] <= 1
+    assert info['counters']['front.undecodable'] == 1
+    assert any('camera front: ' in note and '(1 pictures)' in note for note in info['notes'])
     assert statuses(ticks) == {'NOMINAL': 30}
+
+
+def raw(ns, grey, encoding):
+    data = np.full(4 * 6 * 3, grey, np.uint8)
+    return message(
+        'sensor_msgs/msg/Image', header=header(ns), height=4, width=6, encoding=encoding,
+        is_bigendian=0, step=18, data=data,
+    )  # fmt: skip
+
+
+def test_raw_pictures_are_taken_and_encodings_nobody_knows_are_named(tmp_path):
+    def entries(encoding):
+        return [
+            (t, ns, raw(ns, i % 250, encoding) if t == CAMERA else m)
+            for i, (t, ns, m) in enumerate(drive(1.0))
+        ]
+
+    _, ticks = of_entries(entries('bgr8'), tmp_path, 'known')
+    assert statuses(ticks) == {'NOMINAL': 10}
+    info, ticks = of_entries(entries('holographic'), tmp_path, 'unknown')
+    assert statuses(ticks) == {'WAITING': 10}
+    assert any("encoding 'holographic' is not supported" in note for note in info['notes'])
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def replay_bag(
                 notes += _copy_input(reader, recording, output)
             counts = _write_ticks(session, parameters, recording, loop, folder, output, label)
         notes += [f'{reason} ({n} messages)' for reason, n in loop.refused.most_common(NOTES)]
+        notes += loop.undecodable
         notes += [f'an inference failed:\n{loop.failure}'] if loop.failure else []
         info |= {
             'topics': recording.topics.to_json(),

@@ -86,6 +86,16 @@ class ReplayLoop:
         return {**counts, **{name: self._events[name] for name in names}}
 
     @property
+    def undecodable(self) -> list[str]:
+        """Why pictures could not be decoded, a sentence for each camera."""
+        counters = {name: b.counters() for name, b in self._synchronizer.frames.items()}
+        return [
+            f'camera {name}: {counted.last_error} ({counted.undecodable} pictures)'
+            for name, counted in counters.items()
+            if counted.undecodable
+        ]
+
+    @property
     def refused(self) -> Counter[str]:
         """Messages that a buffer did not take, by the reason."""
         return self._feed.refused
