@@ -4,6 +4,7 @@ import pytest
 from training_data import records, tiny_checkpoint
 
 from wamdiff_ros import cli
+from wamdiff_ros.runtime.int8_linear import Int8Linear
 from wamdiff_ros.training.shards import ShardWriter
 
 
@@ -44,3 +45,18 @@ def test_what_is_not_there_is_refused_in_one_line(folder, capsys, checkpoint, da
     args = ['evaluate', str(folder / checkpoint), '--data', str(folder / data)]
     assert cli.main(args) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Int8Linear.available(), reason='this CPU has no kernels for int8_dynamic')
+def test_a_quantised_checkpoint_is_compared_with_itself(folder, capsys):
+    args = ['evaluate', str(folder / 'blocks'), '--data', str(folder / 'shards'), '--json']
+    args += ['--count', '1', '--quantisation', 'language=int8_dynamic']
+    assert cli.main(args) == 0
+    names = [one['name'] for one in json.loads(capsys.readouterr().out)['checkpoints']]
+    assert names == [str(folder / 'blocks'), f'{folder / "blocks"} language=int8_dynamic']
+
+
+def test_a_quantisation_that_is_none_is_refused(folder, capsys):
+    args = ['evaluate', str(folder / 'blocks'), '--data', str(folder / 'shards')]
+    assert cli.main([*args, '--quantisation', 'int3']) == 1
+    assert "'int3' is not one of" in capsys.readouterr().err

@@ -9,12 +9,19 @@ import torch
 from tiny_shape import TINY
 from torch import nn
 
+from wamdiff_ros.benchmark.contender import Contender, fixed_settings
 from wamdiff_ros.benchmark.shapes import random_network
 from wamdiff_ros.benchmark.workload import made_up_question
 from wamdiff_ros.parameters import QUANTISATIONS, Parameters
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.int8_linear import Int8Linear
-from wamdiff_ros.runtime.quantisation import Quantisation, QuantisationError, quantise
+from wamdiff_ros.runtime.options import EngineOptions
+from wamdiff_ros.runtime.quantisation import (
+    Quantisation,
+    QuantisationError,
+    options_for,
+    quantise,
+)
 from wamdiff_ros.runtime.session import PlanningSession
 
 CPU = torch.device('cpu')
@@ -61,6 +68,20 @@ def test_a_quantised_part_stays_within_the_error_of_its_bits(network, part, meth
     needs_torchao()
     error = relative_error(network, Quantisation(**{part: method}))
     assert 0.0 < error < BOUND[method]
+
+
+@needs_int8
+@pytest.mark.parametrize('method', QUANTISATIONS[1:])
+def test_a_quantised_network_answers_with_what_a_planner_turns_on(network, method):
+    needs_torchao()
+    quantisation = Quantisation.parse(method)
+    quantised = copy.deepcopy(network)
+    quantise(quantised, quantisation)
+    options = options_for(quantisation, EngineOptions())
+    contender = Contender(quantised, TINY, options, fixed_settings(TINY))
+    assert (
+        contender.answer(made_up_question(TINY, text_tokens=20, grid=(1, 4, 8)), 16).tokens == 16
+    )
 
 
 @needs_int8

@@ -47,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='further rungs: int8_weight_only, int8_dynamic, int4_weight_only, w4a8, or '
         'language=METHOD,head=METHOD',
     )  # fmt: skip
+    what.add_argument(
+        '--compile', action='store_true',
+        help='a further rung with compiled forwards, on a CPU; takes a C++ compiler and minutes',
+    )  # fmt: skip
     how = parser.add_argument_group('how')
     how.add_argument('--rounds', type=_count, metavar='N', help='turns of everybody (7; 2b: 2)')
     how.add_argument(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from ..decoding.block_diffusion import BlockSettings
 from ..model.network import Network
@@ -22,7 +23,7 @@ from .workload import Question
 
 BLOCKS, TOKENS = 'blocks', 'token by token'
 TRANSFORMERS = f'transformers, {TOKENS}'
-EVERYTHING = f'{BLOCKS}, everything'
+EVERYTHING = ' = everything'  # the end of the name of the rung that a planner runs on
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,10 @@ class Rung:
     same_answer: bool | None  # as the plain decoder of its kind
 
 
-def option_steps() -> list[tuple[str, EngineOptions]]:
+def option_steps(device: torch.device) -> list[tuple[str, EngineOptions]]:
     """Return the options that are turned on one after another, from plain to the defaults."""
-    steps, options = [], PLAIN
+    # On a CPU the default is what the plain path does: one operation after another.
+    steps, options = [], PLAIN if device.type != 'cpu' else replace(PLAIN, runtime='auto')
     for field in fields(EngineOptions):
         default = getattr(EngineOptions(), field.name)
         if getattr(options, field.name) != default:
@@ -66,10 +68,11 @@ class Ladder:
     token_network: Network  # what goes token by token, usually the same one
     baseline: 'Baseline | None' = None  # transformers with `token_network`
     quantisations: Sequence[Quantisation] = ()  # each a rung beyond everything
+    compiled: bool = False  # so is this: on a CPU, forwards that torch.compile makes
 
     def climb(self, rounds: int) -> list[Rung]:
         """Measure every rung."""
-        steps = option_steps()
+        steps = option_steps(self.network.text.embed_tokens.weight.device)
         everything = steps[-1][1]
         single = token_by_token(self.token_network.config)
         network, config, settings = self.network, self.network.config, self.settings
@@ -82,8 +85,14 @@ class Ladder:
             f'{BLOCKS}, plain': (None, Contender(network, config, PLAIN, settings)),
         }
         for option, options in steps:
-            name = EVERYTHING if options == everything else f'{BLOCKS}, + {option}'
+            name = f'{BLOCKS}, + {option}{EVERYTHING if options == everything else ""}'
             decoders[name] = (option, Contender(network, config, options, settings))
+        if self.compiled:
+            options = replace(everything, runtime='graph')
+            decoders[f'{BLOCKS}, + compiled'] = (
+                'compiled',
+                Contender(network, config, options, settings),
+            )
         for quantisation in self.quantisations:
             quantised = twin(network)
             quantise(quantised, quantisation)
@@ -123,9 +132,10 @@ def rungs(results: dict[str, list[Run]], turned_on: dict[str, str | None]) -> li
     for name, run in medians.items():
         option = turned_on.get(name)
         previous = found[-1].tokens_per_s if option else None
-        if name.startswith(BLOCKS) and any(rung.name == EVERYTHING for rung in found):
-            # Every quantisation by itself is compared with the unquantised network.
-            previous = medians[EVERYTHING].tokens_per_s
+        top = next((rung for rung in found if rung.name.endswith(EVERYTHING)), None)
+        if top is not None:
+            # What comes after everything is compared with that, each by itself.
+            previous = top.tokens_per_s
         kind = f'{BLOCKS if name.startswith(BLOCKS) else TOKENS}, plain'
         vs_transformers = prefill_ratio = None
         if theirs is not None:

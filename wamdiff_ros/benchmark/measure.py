@@ -46,6 +46,7 @@ class Bench:
     token_network: Network
     sweep: Sweep = field(default_factory=Sweep)
     quantisations: Sequence[Quantisation] = ()
+    compiled: bool = False
     transformers: bool = True
 
 
@@ -64,7 +65,7 @@ def set_up(args: argparse.Namespace) -> Bench:
             settings=fixed_settings(QWEN3_VL_2B, STEPS_2B),
             questions=[made_up_question(QWEN3_VL_2B, text_tokens=TEXT_TOKENS)],
             tokens=args.tokens, rounds=args.rounds or 2, token_network=network,
-            sweep=SHORT_SWEEP, quantisations=quantisations,
+            sweep=SHORT_SWEEP, quantisations=quantisations, compiled=args.compile,
         )  # fmt: skip
     folder = args.model or share_path('models', 'nano')
     network = _load(folder, dtype, device)
@@ -79,7 +80,7 @@ def set_up(args: argparse.Namespace) -> Bench:
         network=network, settings=planner_settings(network.config),
         questions=world_questions(folder, seeds), tokens=args.tokens, rounds=args.rounds or 7,
         token_network=_load(args.ar_model, dtype, device) if args.ar_model else network,
-        quantisations=quantisations,
+        quantisations=quantisations, compiled=args.compile,
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
             baseline = TransformersBaseline(bench.token_network)
         ladder = Ladder(
             network, bench.settings, bench.questions, bench.tokens, bench.token_network,
-            baseline, bench.quantisations,
+            baseline, bench.quantisations, bench.compiled,
         ).climb(bench.rounds)  # fmt: skip
         del everything, baseline
     if 'stages' in sections:

@@ -64,7 +64,7 @@ class Report:
     @property
     def top(self) -> Rung | None:
         """The rung that a planner runs on."""
-        return next((rung for rung in self.ladder or () if rung.name == EVERYTHING), None)
+        return next((r for r in self.ladder or () if r.name.endswith(EVERYTHING)), None)
 
     @property
     def decode_vs_transformers_ar(self) -> float | None:
@@ -95,7 +95,7 @@ class Report:
             self.prefill_vs_transformers,
         )
         after = self.ladder[self.ladder.index(self.top) + 1 :] if self.top else []
-        quantised = [rung.tokens_per_s_vs_transformers for rung in after]
+        quantised = [r.tokens_per_s_vs_transformers for r in after if r.turned_on != 'compiled']
         if quantised and None not in quantised:
             add(
                 'the same with the fastest quantisation',

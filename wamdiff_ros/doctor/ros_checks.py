@@ -166,8 +166,8 @@ def socket_buffers(here: Surroundings) -> Finding:
     if size < SOCKET_BYTES:
         return warn(
             'rmem_max', f'{size} bytes: images that come over the network will lose fragments',
-            f'sysctl -w net.core.rmem_max={SOCKET_BYTES} net.core.wmem_max={SOCKET_BYTES}, and '
-            'the same two lines in /etc/sysctl.d/60-wamdiff.conf',
+            f'sudo cp {share_path("config", "60-wamdiff.conf")} /etc/sysctl.d/ && '
+            'sudo sysctl --system',
         )  # fmt: skip
     return ok('rmem_max', f'{size} bytes')
 

@@ -3,6 +3,7 @@
     wamdiff data generate data/validation --split validation --routes 100
     wamdiff evaluate models/nano --data data/validation
     wamdiff evaluate BASELINE OTHER … --data data/validation --out report
+    wamdiff evaluate models/nano --data data/validation --quantisation all
 
 Every checkpoint gets the same records, through the planner that the node runs. The first one is
 what the others are compared with. Refused answers are counted and named; errors are those of the
@@ -14,11 +15,13 @@ Exit codes: 0 done, whatever the score; 1 it failed (the reason is printed), 2 w
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # torch takes its time, and every command imports this file
+    from ..runtime.quantisation import Quantisation
     from .comparison import Comparison
 
 
@@ -34,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='records, spread evenly over the data (%(default)s)',
     )  # fmt: skip
     parser.add_argument(
+        '--quantisation', nargs='+', default=[], metavar='METHOD',
+        help='the first checkpoint again, quantised: a method for all parts, '
+        'language=METHOD,head=METHOD, or all: every method on every part and on all of them',
+    )  # fmt: skip
+    parser.add_argument(
         '--threads', type=_count, metavar='N', help="of torch (default: torch's own)"
     )
     parser.add_argument('--json', action='store_true', help='print one JSON object, no tables')
@@ -47,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask, print and write the comparison; returns the exit code."""
     from ..model.config import CheckpointError
     from ..planning.prompts import PromptError
+    from ..runtime.quantisation import QuantisationError
     from ..training.records import RecordError
     from ..training.shards import ShardError
     from .held_out import HeldOutError
@@ -62,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         print(f'error: {error}; pip install -r requirements/train.txt', file=sys.stderr)
         return 1
     except (
-        CheckpointError, HeldOutError, PromptError, RecordError, ShardError, OSError,
+        CheckpointError, HeldOutError, PromptError, QuantisationError, RecordError, ShardError,
+        OSError,
     ) as error:  # fmt: skip
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -81,12 +91,29 @@ def _compare(args: argparse.Namespace) -> 'Comparison':
     from .held_out import ask, choose
 
     records = choose(Shards(args.data), args.count)
-    sessions = []
-    for folder in args.checkpoints:
-        values = {'model_dir': str(folder), 'threads': args.threads or 0}
-        sessions.append(PlanningSession.load(Parameters.from_mapping(values)))
-    answers = ask(sessions, records)
-    return compare([*map(str, args.checkpoints)], answers, records, [*map(str, args.data)])
+    names = [str(folder) for folder in args.checkpoints]
+    values = [{'model_dir': name} for name in names]
+    for quantisation in _quantisations(args.quantisation):
+        names.append(f'{names[0]} {quantisation}')
+        methods = asdict(quantisation).items()
+        methods = {f'{part}_quantisation': method for part, method in methods}
+        values.append({**values[0], **methods})
+    sessions = [
+        PlanningSession.load(Parameters.from_mapping({**one, 'threads': args.threads or 0}))
+        for one in values
+    ]
+    return compare(names, ask(sessions, records), records, [*map(str, args.data)])
+
+
+def _quantisations(words: Sequence[str]) -> 'list[Quantisation]':
+    from ..parameters import QUANTISATIONS
+    from ..runtime.quantisation import Quantisation
+
+    if words == ['all']:
+        parts = [field.name for field in fields(Quantisation)]
+        methods = QUANTISATIONS[1:]
+        words = [*methods, *(f'{part}={method}' for part in parts for method in methods)]
+    return [Quantisation.parse(word) for word in words]
 
 
 def _write(comparison: 'Comparison', out: Path) -> None:

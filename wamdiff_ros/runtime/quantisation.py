@@ -69,11 +69,13 @@ class Quantisation:
 def options_for(quantisation: Quantisation, options: EngineOptions) -> EngineOptions:
     """Return the options under which a quantised network runs.
 
-    Fused weights are copies of float matrices, so a quantised language tower goes without them.
+    Fused weights are float matrices, so a quantised language tower goes without them; and in w4a8
+    torchao cannot be given no rows at all, as the last layer is when nobody reads them.
     """
     if quantisation.language == 'none':
         return options
-    return replace(options, fused_weights=False)
+    rows = options.last_rows and quantisation.language != 'w4a8'
+    return replace(options, fused_weights=False, last_rows=rows)
 
 
 def quantise(network: Network, quantisation: Quantisation) -> None:
