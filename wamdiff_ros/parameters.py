@@ -171,6 +171,13 @@ class Parameters:
         "Frame of the trajectories: the odometry's fixed frame, or base_link at t0.",
         choices=('fixed', 'base'),
     )
+    waypoint_noise_m: float = _parameter(
+        0.1,
+        'Standard deviation of the waypoints that a trajectory is smoothed for [m]; 0 leads it '
+        'through them.',
+        low=0.0,
+        high=2.0,
+    )
     point_interval_s: float = _parameter(
         0.1, 'Time between trajectory points [s].', low=0.01, high=0.5
     )

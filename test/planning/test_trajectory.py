@@ -212,3 +212,49 @@ def test_a_real_drive_is_met_between_its_waypoints():
         assert np.abs(trajectory.heading_base_rad - headings).max() < 0.03
         speeds_mps = [s.speed_mps for s in ahead]
         assert np.abs(trajectory.speed_mps - speeds_mps).max() < 0.3
+
+
+def test_smoothing_takes_the_rounding_of_waypoints_out_of_the_acceleration():
+    steady = np.stack((6.43 * np.arange(0.5, 4.1, 0.5), np.zeros(8)), axis=1).round(1)
+    through, smooth = (
+        trajectory_from_waypoints(steady, (6.43, 0.0), 0.1, waypoint_noise_m=noise_m)
+        for noise_m in (0.0, 0.1)
+    )
+    assert np.abs(through.acceleration_mps2).max() > 0.8
+    assert np.abs(smooth.acceleration_mps2).max() < 0.2
+
+
+def test_smoothing_leaves_waypoints_of_constant_acceleration_alone():
+    time_s = np.arange(0.5, 4.1, 0.5)
+    waypoints = np.stack((8.0 * time_s - 0.7 * time_s**2, 0.1 * time_s**2), axis=1)
+    through, smooth = (
+        trajectory_from_waypoints(waypoints, (8.0, 0.0), 0.1, waypoint_noise_m=noise_m)
+        for noise_m in (0.0, 0.3)
+    )
+    np.testing.assert_allclose(smooth.xy_base_m, through.xy_base_m, atol=1e-9)
+
+
+def test_a_smoothed_trajectory_starts_at_the_vehicle_with_its_speed():
+    waypoints = np.random.default_rng(0).normal(0, 0.3, (8, 2)) + [
+        [5.0 * k, 0] for k in range(1, 9)
+    ]
+    smooth = trajectory_from_waypoints(waypoints, (10.0, 0.0), 0.1, waypoint_noise_m=0.3)
+    assert smooth.xy_base_m[0].tolist() == [0.0, 0.0]
+    assert smooth.speed_mps[0] == pytest.approx(10.0)
+
+
+@given(st.floats(0.01, 1.0), st.integers(0, 1000))
+def test_more_smoothing_is_never_rougher_and_less_is_never_farther_from_the_waypoints(
+    noise_m, seed
+):
+    random = np.random.default_rng(seed)
+    waypoints = random.normal(0, 0.5, (8, 2)) + [[4.0 * k, 0.0] for k in range(1, 9)]
+    jerks, offsets = [], []
+    for noise in (noise_m, 2 * noise_m):
+        path = trajectory_from_waypoints(waypoints, (8.0, 0.0), 0.1, waypoint_noise_m=noise)
+        at_waypoints = path.xy_base_m[5::5]
+        offsets.append(np.linalg.norm(at_waypoints - waypoints))
+        of_positions = np.diff(path.xy_base_m, 3, axis=0)
+        jerks.append(np.linalg.norm(of_positions))
+    assert offsets[0] <= offsets[1] + 1e-9
+    assert jerks[1] <= jerks[0] * (1 + 1e-6)

@@ -1,5 +1,7 @@
 """From eight waypoints to the states of the vehicle over time."""
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
@@ -7,6 +9,7 @@ from scipy.spatial.transform import Rotation
 from ..types import EgoState, Trajectory
 
 MOVING_MPS = 0.3  # below, the direction of motion is noise and the heading is held
+JERK_MPS3 = 2.0  # usual in driving: what smoothing weighs the noise of waypoints against
 
 
 def trajectory_from_waypoints(
@@ -14,8 +17,13 @@ def trajectory_from_waypoints(
     velocity_base_mps: tuple[float, float],
     point_interval_s: float,
     waypoint_interval_s: float = 0.5,
+    waypoint_noise_m: float = 0.0,
 ) -> Trajectory:
     """Lay a twice continuously differentiable cubic spline through the vehicle and its waypoints.
+
+    A model writes its waypoints rounded, and not quite consistent with each other. With
+    `waypoint_noise_m`, their standard deviation, the spline passes them at the distance that makes
+    offsets and jerk together most likely (a smoothing spline); 0 is through them.
 
     `waypoints_base_m` is [N, 2], at `waypoint_interval_s`, 2 `waypoint_interval_s`, …; the
     trajectory goes from time 0 to the last of them, in steps of `point_interval_s` and with the
@@ -34,14 +42,34 @@ def trajectory_from_waypoints(
         raise ValueError(f'velocity {velocity_base_mps} is not finite')
     step_ns = round(waypoint_interval_s * 1e9)
     knots_s = np.arange(len(waypoints_base_m) + 1) * step_ns * 1e-9
-    spline = CubicSpline(
-        knots_s,
-        np.vstack([np.zeros(2), waypoints_base_m]),
-        bc_type=((1, np.array([forward_mps, 0.0])), 'not-a-knot'),
-    )
+    start_mps = np.array([forward_mps, 0.0])
+    if waypoint_noise_m and len(waypoints_base_m) > 2:
+        of_waypoints, of_start = _smoothing(len(waypoints_base_m), step_ns, waypoint_noise_m)
+        waypoints_base_m = of_waypoints @ waypoints_base_m + np.outer(of_start, start_mps)
+    spline = _spline(knots_s, np.vstack([np.zeros(2), waypoints_base_m]), start_mps)
     time_ns = time_grid_ns(len(waypoints_base_m) * step_ns, point_interval_s)
     time_s = time_ns * 1e-9
     return _from_motion(time_ns, spline(time_s), spline(time_s, 1), spline(time_s, 2))
+
+
+def _spline(knots_s: np.ndarray, points: np.ndarray, start: np.ndarray) -> CubicSpline:
+    return CubicSpline(knots_s, points, bc_type=((1, start), 'not-a-knot'))
+
+
+@lru_cache(maxsize=8)
+def _smoothing(count: int, step_ns: int, noise_m: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return what waypoints [count, count] and the first speed [count] do to smoothed waypoints.
+
+    The jerk of a cubic spline is constant between knots and linear in its points, so the least
+    squares of offsets over `noise_m` and jerks over JERK_MPS3 have a solution in closed form.
+    """
+    knots_s = np.arange(count + 1) * step_ns * 1e-9
+    points = np.vstack([np.zeros(count), np.eye(count)])
+    jerk = 6 * _spline(knots_s, points, np.zeros(count)).c[0]  # [count, count] per m
+    start_jerk = 6 * _spline(knots_s, np.zeros((count + 1, 1)), np.ones(1)).c[0][:, 0]
+    weight = (noise_m / JERK_MPS3) ** 2
+    inverse = np.linalg.inv(np.eye(count) + weight * jerk.T @ jerk)
+    return inverse, -weight * inverse @ jerk.T @ start_jerk
 
 
 def time_grid_ns(horizon_ns: int, point_interval_s: float) -> np.ndarray:

@@ -8,7 +8,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +29,8 @@ from ..planning.trajectory import trajectory_from_waypoints
 from ..share import share_path
 from ..types import (
     CameraFrame,
+    Command,
+    EgoState,
     InferenceCounts,
     Observation,
     Plan,
@@ -45,6 +46,7 @@ from .options import EngineOptions
 from .pace import Costs, DeadlinePace
 from .paged_forward import PagedBackend
 from .quantisation import Quantisation, options_for, quantise
+from .stage_clock import StageClock
 from .tensorrt_vision import insist_on_tensorrt
 from .vision_engine import load_vision_engine
 
@@ -77,6 +79,7 @@ class PlanningSession:
         self._clock_ns = clock_ns
         self._costs = Costs()
         self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
+        self._at_once = True  # the newest answer that was filled in at once could be read
         config = engine.config
         self._sampling = Sampling(
             parameters.temperature, parameters.top_k, parameters.top_p, parameters.seed
@@ -198,12 +201,15 @@ class PlanningSession:
         `deadline_s` is a time of time.monotonic(). What there is no time to denoise until then is
         filled in at once, which `cut_short` and the counts of the result say.
         """
-        clock = _StageClock()
+        deadline_ns = None if deadline_s is None else round(deadline_s * 1e9)
+        return self._plan(observation, deadline_ns)
+
+    def _plan(self, observation: Observation, deadline_ns: int | None) -> PlanningResult:
+        clock = StageClock()
         parts = navigation_turn(self._templates, observation)
         pace = None
-        if deadline_s is not None:
-            deadline_ns = round(deadline_s * 1e9) - self._costs.estimate_ns('trajectory')
-            pace = self._pace(deadline_ns)
+        if deadline_ns is not None:
+            pace = self._pace(deadline_ns - self._costs.estimate_ns('trajectory'))
         answers, trace, counts = self._answer(
             parts,
             observation.frames,
@@ -221,6 +227,8 @@ class PlanningSession:
             plan, reason = self._read(texts[0], observation)
             candidates = [self._read(text, observation)[0] for text in texts[1:]]
         self._costs.note('trajectory', self._clock_ns() - start_ns)
+        if pace is not None and pace.filled_at_once:
+            self._at_once = plan is not None
         return PlanningResult(
             observation.t0_ns,
             plan,
@@ -239,7 +247,7 @@ class PlanningSession:
 
         `stop` is asked between forwards: once it is true, what there is so far is handed over.
         """
-        clock = _StageClock()
+        clock = StageClock()
         parts = description_turn(self._templates, observation)
         (answer,), _, _ = self._answer(
             parts,
@@ -266,7 +274,7 @@ class PlanningSession:
         parts: Sequence[Part],
         frames: Sequence[CameraFrame],
         max_new_tokens: int,
-        clock: '_StageClock',
+        clock: StageClock,
         stage: str,
         stop: Callable[[], bool] = lambda: False,
         pace: DeadlinePace | None = None,
@@ -323,7 +331,7 @@ class PlanningSession:
         size = self._engine.config.block_size
         budget = -(-self._parameters.max_new_tokens // size)
         expected = max(self._answer_blocks, default=budget)
-        return DeadlinePace(self._costs, self._clock_ns, deadline_ns, expected)
+        return DeadlinePace(self._costs, self._clock_ns, deadline_ns, expected, self._at_once)
 
     def _read(self, text: str, observation: Observation) -> tuple[Plan | None, str]:
         """Return the plan that an answer's text holds, or None and the reason."""
@@ -334,10 +342,11 @@ class PlanningSession:
             parsed.xy_base_m,
             observation.ego.velocity_base_mps,
             self._parameters.point_interval_s,
+            waypoint_noise_m=self._parameters.waypoint_noise_m,
         )
         return Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory), ''
 
-    def _encode(self, frames: Sequence[CameraFrame], clock: '_StageClock'):
+    def _encode(self, frames: Sequence[CameraFrame], clock: StageClock):
         """Return the features of the frames, and how many had to be encoded."""
         kept: dict[str, tuple[np.ndarray, ImageFeatures]] = {}
         encoded = 0
@@ -355,41 +364,17 @@ class PlanningSession:
 
     def _warm_up(self) -> None:
         """Run every kind of forward, so that no tick pays for first use and costs are known."""
-        blank = CameraFrame('warm_up', 0, np.zeros((256, 448, 3), np.uint8))
-        tokens = self._parameters.max_new_tokens
-        over_ns = self._clock_ns()
-        # At ease, and so late that the whole rest is filled in at once.
-        for deadline_ns in (None, over_ns + 10**12, over_ns + 10**12, over_ns, over_ns):
-            pace = None if deadline_ns is None else self._pace(deadline_ns)
-            self._answer(
-                [Image(0)],
-                [blank],
-                tokens,
-                _StageClock(),
-                'decode',
-                pace=pace,
-                samplings=self._rollouts,
-            )
+        frame = CameraFrame('warm_up', 0, np.zeros((256, 448, 3), np.uint8))
+        origin, ahead, still = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.0, 0.0)
+        ego = EgoState(0, '', '', origin, ahead, still, 0.0, still)
+        blank = Observation(0, (frame,), ego, Command.STRAIGHT)
+        now_ns = self._clock_ns()
+        # At ease, in good time, and so late that the whole answer is filled in at once, which also
+        # shows whether this checkpoint's answers can be read then.
+        for deadline_ns in (None, now_ns + 10**12, now_ns + 10**12, now_ns, now_ns):
+            self._plan(blank, deadline_ns)
+        self._answer_blocks.clear()
         self.reset()
-
-
-class _StageClock:
-    """Adds up wall time per stage, in the order in which stages first ran."""
-
-    def __init__(self):
-        self._stages: dict[str, int] = {}
-
-    @contextmanager
-    def __call__(self, stage: str):
-        start = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            spent = time.perf_counter_ns() - start
-            self._stages[stage] = self._stages.get(stage, 0) + spent
-
-    def timings(self) -> StageTimings:
-        return StageTimings(tuple(self._stages.items()))
 
 
 def _equal_images(known: np.ndarray | None, rgb: np.ndarray) -> bool:

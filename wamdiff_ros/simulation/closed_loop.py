@@ -49,13 +49,18 @@ class ExpertPlanner:
 
     def __init__(self, world: World, parameters: Parameters, decimals: int = DECIMALS) -> None:
         self._world, self._expert = world, Expert()
-        self._interval_s, self._decimals = parameters.point_interval_s, decimals
+        self._parameters, self._decimals = parameters, decimals
 
     def plan(self, observation: Observation) -> PlanningResult:
         """Plan from the world itself, not from what is observed of it."""
         waypoints = self._expert.plan(self._world).waypoints_base_m.round(self._decimals)
         ego = observation.ego
-        trajectory = trajectory_from_waypoints(waypoints, ego.velocity_base_mps, self._interval_s)
+        trajectory = trajectory_from_waypoints(
+            waypoints,
+            ego.velocity_base_mps,
+            self._parameters.point_interval_s,
+            waypoint_noise_m=self._parameters.waypoint_noise_m,
+        )
         plan = Plan(observation.t0_ns, ego, waypoints, trajectory)
         return PlanningResult(plan.t0_ns, plan, '', '', StageTimings(), InferenceCounts())
 
