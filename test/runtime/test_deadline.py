@@ -80,6 +80,17 @@ def test_without_a_deadline_nothing_is_cut_short(session):
     assert not result.cut_short and result.counts.denoising_forwards == 12
 
 
+def test_answers_that_cannot_be_read_when_filled_at_once_get_a_forward_per_block(
+    session, monkeypatch
+):
+    monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: 'nothing to read')
+    slow, clock = slowed(session, 5 * MS)  # warming up shows it
+    monkeypatch.undo()
+    result = slow.plan(observation(), (clock.now_ns + 20 * MS) / 1e9)
+    assert result.counts.denoising_forwards == 4 and result.cut_short
+    assert result.plan is not None
+
+
 def test_a_generous_deadline_changes_nothing(session, monkeypatch):
     monkeypatch.setattr(session._tokenizer, 'decode', str)
     slow, clock = slowed(session, MS)
@@ -115,21 +126,24 @@ class Model:
 
 
 @pytest.mark.parametrize(
-    ('deadline', 'shapes'),
+    ('deadline', 'at_once', 'shapes'),
     [
-        (1000, [1, 1, 1, 2, 1, 1, 2, 1, 1]),  # at ease
-        (90, [1, 1, 1, 2, 1, 1, 2, 1, 1]),  # just so
-        (80, [1, 1, 1, 2, 1, 1, 2, 1]),  # a step less in the last block
-        (30, [1, 2, 2]),  # one forward each
-        (29, [3]),  # not even that: all from one forward
-        (0, [3]),
+        (1000, True, [1, 1, 1, 2, 1, 1, 2, 1, 1]),  # at ease
+        (90, True, [1, 1, 1, 2, 1, 1, 2, 1, 1]),  # just so
+        (80, True, [1, 1, 1, 2, 1, 1, 2, 1]),  # a step less in the last block
+        (30, True, [1, 2, 2]),  # one forward each
+        (29, True, [3]),  # not even that: all from one forward
+        (0, True, [3]),
+        (0, False, [1, 2, 2]),  # late
     ],
 )
-def test_steps_are_given_up_before_blocks_and_late_blocks_before_early_ones(deadline, shapes):
+def test_steps_are_given_up_before_blocks_and_late_blocks_before_early_ones(
+    deadline, at_once, shapes
+):
     clock, costs = [0], Costs()
     for shape in (1, 2, 3):
         costs.note(shape, 10)
-    pace = DeadlinePace(costs, lambda: clock[0], deadline, 3)
+    pace = DeadlinePace(costs, lambda: clock[0], deadline, 3, at_once)
     trace, model = Trace(), Model(clock)
     settings = BlockSettings(4, 9, (), 3, confidence_threshold=1.01)
     (answer,) = decode_blocks(model, settings, 12, pace=pace, trace=trace)
@@ -142,7 +156,7 @@ def test_an_answer_longer_than_expected_is_still_decoded():
     clock, costs = [0], Costs()
     for shape in (1, 2):
         costs.note(shape, 10)
-    pace = DeadlinePace(costs, lambda: clock[0], 10**6, 1)
+    pace = DeadlinePace(costs, lambda: clock[0], 10**6, 1, True)
     model = Model(clock)
     decode_blocks(model, BlockSettings(4, 9, (), 2), 12, pace=pace)
     assert model.shapes == [1, 1, 2, 1, 2, 1]

@@ -38,12 +38,19 @@ class DeadlinePace:
         clock_ns: Callable[[], int],
         deadline_ns: int,
         expected_blocks: int,
+        at_once: bool,
     ):
-        """deadline_ns: of `clock_ns`; expected_blocks: how long the answer will likely be."""
+        """deadline_ns: of `clock_ns`; expected_blocks: how long the answer will likely be.
+
+        `at_once`: the rest of an answer may be filled in from one forward. Otherwise each block
+        gets a forward, however late that is.
+        """
         self._costs = costs
         self._clock_ns = clock_ns
         self._deadline_ns = deadline_ns
         self._expected = expected_blocks
+        self._at_once = at_once
+        self.filled_at_once = False
         self._begun = 0  # blocks
         self._running: tuple[int, int] | None = None  # shape and start of the forward in progress
 
@@ -53,8 +60,9 @@ class DeadlinePace:
         needed = min(left, max(1, self._expected - self._begun))
         before = 1 if self._begun else 0  # the clean block that the forward commits
         count = 1
-        if now_ns + self._cost_ns(before, needed) > self._deadline_ns:
-            count = needed
+        late = now_ns + self._cost_ns(before, needed) > self._deadline_ns
+        if late and needed > 1 and self._at_once:
+            count, self.filled_at_once = needed, True
         self._begun += count
         self._running = (before + count, now_ns)
         return count
