@@ -8,6 +8,7 @@ from ..decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_b
 from ..decoding.sampling import Sampling
 from ..model.config import ModelConfig
 from ..model.network import Network
+from ..runtime.attention import AttentionBackend
 from ..runtime.engine import Engine, ImageFeatures
 from ..runtime.options import EngineOptions
 from .runs import Clock, Run
@@ -23,8 +24,9 @@ class Contender:
         config: ModelConfig,
         options: EngineOptions,
         settings: BlockSettings | None,
+        attention: AttentionBackend | None = None,
     ):
-        self.engine = Engine(with_config(network, config), options)
+        self.engine = Engine(with_config(network, config), options, attention=attention)
         self.settings = settings
 
     def answer(self, question: Question, tokens: int) -> Run:

@@ -13,6 +13,7 @@ import torch
 
 from ..decoding.block_diffusion import BlockSettings
 from ..model.network import Network
+from ..runtime.attention import AttentionBackend
 from ..runtime.options import PLAIN, EngineOptions
 from ..runtime.quantisation import Quantisation, options_for, quantise
 from .contender import Contender
@@ -69,6 +70,7 @@ class Ladder:
     baseline: 'Baseline | None' = None  # transformers with `token_network`
     quantisations: Sequence[Quantisation] = ()  # each a rung beyond everything
     compiled: bool = False  # so is this: on a CPU, forwards that torch.compile makes
+    attention: AttentionBackend | None = None  # and this: attention of another library
 
     def climb(self, rounds: int) -> list[Rung]:
         """Measure every rung."""
@@ -92,6 +94,11 @@ class Ladder:
             decoders[f'{BLOCKS}, + compiled'] = (
                 'compiled',
                 Contender(network, config, options, settings),
+            )
+        if self.attention is not None:
+            decoders[f'{BLOCKS}, + {self.attention.name}'] = (
+                'attention',
+                Contender(network, config, everything, settings, self.attention),
             )
         for quantisation in self.quantisations:
             quantised = twin(network)

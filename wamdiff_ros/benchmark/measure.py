@@ -12,7 +12,9 @@ from ..model.config import CheckpointError, load_config
 from ..model.network import Network
 from ..model.weights import load_network
 from ..runtime.device import choose_device, choose_dtype
+from ..runtime.flashinfer_attention import flashinfer_kernels, refusal
 from ..runtime.options import PLAIN, EngineOptions
+from ..runtime.paged_forward import PagedBackend
 from ..runtime.quantisation import Quantisation
 from ..share import share_path
 from .contender import Contender, fixed_settings, planner_settings
@@ -84,6 +86,13 @@ def set_up(args: argparse.Namespace) -> Bench:
     )  # fmt: skip
 
 
+def _flashinfer(network: Network) -> PagedBackend | None:
+    """Return FlashInfer's attention where it can run."""
+    weight = network.text.embed_tokens.weight
+    where = network.config.text, weight.dtype, weight.device
+    return None if refusal(*where) else PagedBackend(flashinfer_kernels(*where))
+
+
 def measure(bench: Bench, sections: Sequence[str]) -> Report:
     """Run the sections one after another."""
     network, config, options = bench.network, bench.network.config, EngineOptions()
@@ -100,7 +109,7 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
             baseline = TransformersBaseline(bench.token_network)
         ladder = Ladder(
             network, bench.settings, bench.questions, bench.tokens, bench.token_network,
-            baseline, bench.quantisations, bench.compiled,
+            baseline, bench.quantisations, bench.compiled, _flashinfer(network),
         ).climb(bench.rounds)  # fmt: skip
         del everything, baseline
     if 'stages' in sections:

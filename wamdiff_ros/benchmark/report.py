@@ -95,7 +95,8 @@ class Report:
             self.prefill_vs_transformers,
         )
         after = self.ladder[self.ladder.index(self.top) + 1 :] if self.top else []
-        quantised = [r.tokens_per_s_vs_transformers for r in after if r.turned_on != 'compiled']
+        others = ('compiled', 'attention')
+        quantised = [r.tokens_per_s_vs_transformers for r in after if r.turned_on not in others]
         if quantised and None not in quantised:
             add(
                 'the same with the fastest quantisation',
