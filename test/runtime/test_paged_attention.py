@@ -11,7 +11,7 @@ from wamdiff_ros.model.text import TextTower
 from wamdiff_ros.runtime.attention import BlocksAttend, SdpaAttend, block_causal_mask
 from wamdiff_ros.runtime.kv_cache import KVCache
 from wamdiff_ros.runtime.paged_attention import PagedCache
-from wamdiff_ros.runtime.torch_paged_kernel import TORCH_KERNELS, merge_attention
+from wamdiff_ros.runtime.torch_paged_kernel import TORCH_KERNELS, merge_attention, take_slots
 
 CPU = torch.device('cpu')
 CONFIG = TextConfig(
@@ -45,12 +45,22 @@ def close(a, b):
     torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
 
 
+def gathered(cache, layer, row):
+    """Return keys and values [kv_heads, slots, d] that a sequence has for itself."""
+    segment = cache.sequences[row].segments(cache.length)[-1]
+    pages = torch.tensor(segment.pages)
+    return [
+        take_slots(part[layer], pages, segment.last_page_len).transpose(0, 1)
+        for part in (cache.keys, cache.values)
+    ]
+
+
 def assert_same_cache(cache, wanted):
     """Compare the slots that the two caches have for themselves; pages hold what slots hold."""
     for layer in range(CONFIG.num_layers):
         keys, values = wanted.own(layer, wanted.length)
         for row in range(cache.batch):
-            key, value = cache.gather(layer, row, cache.length)
+            key, value = gathered(cache, layer, row)
             close(key, keys[row])
             close(value, values[row])
 

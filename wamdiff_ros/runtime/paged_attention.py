@@ -167,15 +167,6 @@ class PagedCache:
 
         return self._attend('blocks', chunks(groups), chunks(last), tokens, static)
 
-    def gather(self, layer: int, row: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return keys and values [kv_heads, slots, d] of a sequence's own slots before `end`."""
-        segment = self.sequences[row].segments(end)[-1]
-        pages = torch.tensor(segment.pages, device=self.keys.device)
-        return tuple(
-            take_slots(cache[layer], pages, segment.last_page_len).transpose(0, 1)
-            for cache in (self.keys, self.values)
-        )
-
     def _attend(self, kind, chunks, last, tokens: int, static: bool) -> 'PagedAttend':
         """Return a planned Attend; all forwards of a kind share one unless it is static."""
         slots = []
@@ -292,9 +283,3 @@ def _chunks_of_rows(chunks: Sequence[Chunk], rows: slice) -> list[Chunk]:
     """Return the chunks of those queries only that `rows` picks."""
     ends = [chunk.end for chunk in chunks for _ in range(chunk.queries)][rows]
     return [Chunk(ends.count(end), end) for end in dict.fromkeys(ends)]
-
-
-def take_slots(cache: torch.Tensor, pages: torch.Tensor, last_page_len: int) -> torch.Tensor:
-    """Cache [pages, page_size, kv_heads, d] → the listed pages' slots [slots, kv_heads, d]."""
-    slots = (len(pages) - 1) * cache.shape[1] + last_page_len
-    return cache[pages].flatten(0, 1)[:slots]

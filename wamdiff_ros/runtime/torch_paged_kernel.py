@@ -3,12 +3,12 @@
 The reference of the FlashInfer backend, and its stand-in where there is no GPU.
 """
 
+import math
+
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from .paged_attention import Kernels, take_slots
-
-_LN_2 = 0.6931471805599453
+from .paged_attention import Kernels
 
 
 class TorchPagedKernel:
@@ -86,7 +86,7 @@ class TorchPagedKernel:
             if return_lse:
                 shared = key.float().repeat_interleave(heads // kv_heads, dim=0)
                 scores = query.float() @ shared.transpose(1, 2) / head_dim**0.5
-                lse[rows] = (scores.logsumexp(dim=-1) / _LN_2).transpose(0, 1)
+                lse[rows] = (scores.logsumexp(dim=-1) / math.log(2)).transpose(0, 1)
         return (out, lse) if return_lse else out
 
 
@@ -105,3 +105,9 @@ def merge_attention(out, lse, other_out, other_lse) -> None:
 
 
 TORCH_KERNELS = Kernels('torch', TorchPagedKernel, merge_attention)
+
+
+def take_slots(cache: torch.Tensor, pages: torch.Tensor, last_page_len: int) -> torch.Tensor:
+    """Cache [pages, page_size, kv_heads, d] → the listed pages' slots [slots, kv_heads, d]."""
+    slots = (len(pages) - 1) * cache.shape[1] + last_page_len
+    return cache[pages].flatten(0, 1)[:slots]

@@ -175,10 +175,13 @@ def shapes_of(processor: ImageProcessor, images: int) -> VisionShapes:
 def sample_images(
     tower: VisionTower, processor: ImageProcessor
 ) -> Iterator[tuple[torch.Tensor, tuple[int, int, int]]]:
-    """Yield patches [p, dim] of noise and their grids: a wide, a square and a small image."""
+    """Yield patches [p, dim] of noise and their grids: a wide, a square and a small image.
+
+    Small ones where the checkpoint allows it: they are also encoded on a CPU.
+    """
     generator = torch.Generator().manual_seed(0)
     dim = tower.patch_embed.proj.weight[0].numel()
-    for height, width in ((1080, 1920), (768, 768), (1, 1)):
+    for height, width in ((288, 512), (384, 384), (1, 1)):
         grid = processor.grid(height, width)
         patches = torch.rand(grid[1] * grid[2], dim, generator=generator) * 2 - 1
         yield patches, grid
