@@ -31,7 +31,7 @@ class ColumnDifference:
     first: float
     second: float
     difference: Estimate
-    verdict: str  # 'better', 'worse' (the second run), 'no difference shown', '' for a bias
+    verdict: str  # see `verdict`, '' for a bias
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,15 @@ def compare_runs(first: JudgedRun, second: JudgedRun) -> ReplayComparison:
 
 
 def verdict(column: Column, difference: Estimate) -> str:
-    """Say whether the second run is better, when the interval leaves out 0."""
+    """Say whether the second run is better, when the interval leaves out 0.
+
+    One bag or segment alone has no interval.
+    """
     if not column.better:
         return ''
-    if difference.low is None or difference.low <= 0 <= difference.high:
+    if difference.low is None:
+        return 'no interval'
+    if difference.low <= 0 <= difference.high:
         return 'no difference shown'
     return 'better' if (difference.value < 0) == (column.better == 'less') else 'worse'
 
@@ -148,14 +153,14 @@ def to_text(comparison: ReplayComparison) -> str:
         f'{c.second} ({c.models[1]}) against {c.first} ({c.models[0]}): {c.ticks} ticks of '
         f'{c.bags} bags; in brackets: 95 % intervals, bootstrap over {c.drawn}',
         '',
-        f'{"":42}{"first":>10}{"second":>10}  difference',
+        f'{"":42}{"ticks":>8}{"first":>10}{"second":>10}  difference',
     ]
     for d in c.differences:
         column = BY_NAME[d.column]
         form = f'.{column.digits}f'
         name = f'{column.words} [{column.unit}]' if column.unit else column.words
         lines.append(
-            f'{name:42}{d.first:>10{form}}{d.second:>10{form}}  '
+            f'{name:42}{d.ticks:>8}{d.first:>10{form}}{d.second:>10{form}}  '
             f'{interval(d.difference, form)}  {d.verdict}'.rstrip()
         )
     if c.seconds_ratio is not None:

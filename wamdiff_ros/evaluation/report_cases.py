@@ -76,7 +76,8 @@ def _above(replay: BagReplay, place: int) -> str:
         ]  # fmt: skip
 
     parts, spacing = [], 10.0 if scale > 2.5 else 50.0
-    for line_m in np.arange(0, (width - 8) / scale + behind_m, spacing).tolist():
+    # No line so near the edge that its words are cut off.
+    for line_m in np.arange(0, (width - 40) / scale + behind_m, spacing).tolist():
         x = 8 + (line_m - behind_m) * scale
         parts.append(
             f'<path d="M{x:.1f} 0V{height}" stroke="#8884"/>'

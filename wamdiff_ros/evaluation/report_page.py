@@ -19,79 +19,20 @@ from .replay_comparison import ReplayComparison, SegmentDifference, compare_runs
 from .replay_run import ReplayRun
 from .report_cases import cases
 from .report_plots import curves, shares, sparkline
+from .report_script import SCRIPT, STYLE
 from .run_metrics import JudgedRun, Pooled, RunMetrics
 
 GLANCE = (
-    'own_plan', PRIMARY, 'fde_3s_m', 'miss_3s', 'comfort', 'shift_m', 'rater_feedback', 'pdms',
+    'own_plan', PRIMARY, RANKED, 'fde_3s_m', 'miss_3s', 'comfort', 'shift_m',
+    'rater_feedback', 'pdms',
 )  # fmt: skip
 BAG_COLUMNS = {  # with words short enough for a table
-    'own_plan': 'coverage', PRIMARY: 'ADE 3 s [m]', 'fde_3s_m': 'FDE 3 s [m]',
-    'miss_3s': 'misses 3 s', 'heading_3s_rad': 'heading 3 s [rad]', 'comfort': 'comfort',
+    'own_plan': 'coverage', PRIMARY: 'ADE 3 s [m]', RANKED: 'ADE 3 s due [m]',
+    'fde_3s_m': 'FDE 3 s [m]', 'miss_3s': 'misses 3 s',
+    'heading_3s_rad': 'heading 3 s [rad]', 'comfort': 'comfort',
     'shift_m': 'shift [m]', 'held': 'held', 'rater_feedback': 'RFS', 'pdms': 'PDMS',
 }  # fmt: skip
 NONE = '–'
-
-STYLE = """
-body { max-width: 75rem; }
-.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
-.scroll table { font-size: .85rem; } .scroll th, .scroll td { padding: .3rem .6rem;
-  white-space: nowrap; min-width: 0; overflow-wrap: normal; }
-.scroll :is(th, td):first-child { position: sticky; left: 0; background: Canvas; }
-.bars { max-width: 40rem; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-th button { all: unset; cursor: pointer; font-weight: 600; }
-th button:focus-visible { outline: 2px solid #2f81f7; }
-th[aria-sort=ascending] button::after { content: " ▲"; }
-th[aria-sort=descending] button::after { content: " ▼"; }
-input[type=search] { font: inherit; width: 100%; max-width: 22rem; box-sizing: border-box;
-  padding: .4rem .6rem; margin: .4rem 0; border: 1px solid var(--line); border-radius: 8px; }
-.spark { width: 100px; height: 24px; max-width: none; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr));
-  gap: 1rem; } .plot { width: 100%; } svg text { font-size: 13px; }
-.cases { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(21rem, 100%), 1fr));
-  gap: 1rem; } .case { background: var(--soft); border-radius: 8px; padding: .6rem; min-width: 0; }
-.case p { margin: .3rem 0; overflow-wrap: anywhere; font-size: .85rem; }
-.case .views { display: grid; grid-template-columns: 1fr; gap: .4rem; }
-.case svg { width: 100%; }
-summary { cursor: pointer; padding: .3rem 0; font-weight: 600; }
-.better { color: #238636; } .worse { color: #cf222e; }
-"""
-
-SCRIPT = """
-const table = document.querySelector('#bags');
-const body = table.tBodies[0], search = document.querySelector('#search');
-const heads = [...table.tHead.rows[0].cells];
-function key(row, place) {
-  const cell = row.cells[place], number = cell.dataset.v;
-  return number === undefined ? cell.textContent : number === '' ? null : Number(number);
-}
-heads.forEach((head, place) => {
-  const button = head.querySelector('button');
-  if (!button) return;
-  button.addEventListener('click', () => {
-    const up = head.getAttribute('aria-sort') !== 'ascending';
-    heads.forEach(other => other.removeAttribute('aria-sort'));
-    head.setAttribute('aria-sort', up ? 'ascending' : 'descending');
-    const rows = [...body.rows].map(row => [key(row, place), row]);
-    rows.sort(([a], [b]) => {
-      if (a === null || b === null) return (a === null) - (b === null);
-      const order = typeof a === 'number' ? a - b : a.localeCompare(b);
-      return up ? order : -order;
-    });
-    body.append(...rows.map(([, row]) => row));
-  });
-});
-search.addEventListener('input', () => {
-  const words = search.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  let shown = 0;
-  for (const row of body.rows) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !words.every(word => text.includes(word));
-    shown += !row.hidden;
-  }
-  document.querySelector('#shown').textContent = shown;
-});
-"""
 
 
 def to_html(first: JudgedRun, second: JudgedRun | None = None) -> str:
@@ -125,7 +66,7 @@ def _head(totals: Sequence[RunMetrics]) -> list[str]:
         seconds = sum(bag.duration_s for bag in one.bags)
         parts.append(
             f'<p><b>{escape(one.run)}</b>: {escape(one.model)} on {escape(one.backend)}, '
-            f'{len(one.bags)} bags, {seconds:.0f} s, {one.ticks} ticks.</p>'
+            f'{_bag_count(len(one.bags))}, {seconds:.0f} s, {one.ticks} ticks.</p>'
         )
         if one.plans < one.ticks:
             reasons: dict[str, int] = {}
@@ -189,17 +130,20 @@ def _plots(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
 
 def _comparison(c: ReplayComparison) -> list[str]:
     parts = [f'<h2>What differs: {escape(c.second)} against {escape(c.first)}</h2>']
-    parts.append(f'<p>{c.ticks} ticks of {c.bags} bags, the same for both.</p>')
+    parts.append(
+        f'<p>{c.ticks} ticks of {_bag_count(c.bags)}, the same for both; a line compares those at '
+        'which both have a value.</p>'
+    )
     rows = [
         f'<tr><td>{escape(_words(BY_NAME[d.column]))}</td>'
         f'<td class="n">{d.first:.{BY_NAME[d.column].digits}f}</td>'
-        f'<td class="n">{d.second:.{BY_NAME[d.column].digits}f}</td>'
+        f'<td class="n">{d.second:.{BY_NAME[d.column].digits}f}</td><td class="n">{d.ticks}</td>'
         f'<td class="n">{interval(d.difference, f".{BY_NAME[d.column].digits}f")}</td>'
         f'<td class="{escape(d.verdict)}">{escape(d.verdict)}</td></tr>'
         for d in c.differences
         if d.column in GLANCE
     ]
-    head = _head_row(('', c.first, c.second, 'difference', ''))
+    head = _head_row(('', c.first, c.second, 'ticks', 'difference', ''))
     parts.append(f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>')
     if c.seconds_ratio is not None:
         where = 'the same machine' if c.same_machine else 'another machine'
@@ -259,7 +203,7 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
     return (
         f'<h2>Bags</h2><p>Over time: {escape(_words(BY_NAME[RANKED]))}, up to {top:.1f} m.</p>'
         '<input type="search" id="search" placeholder="search bags" aria-label="search bags">'
-        f'<p><span id="shown">{len(rows)}</span> of {len(rows)} bags</p>'
+        f'<p><span id="shown">{len(rows)}</span> of {_bag_count(len(rows))}</p>'
         f'<div class="scroll"><table id="bags"><thead><tr>{buttons}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div>'
     )
@@ -368,6 +312,10 @@ def _cell(value: float | None, form: str) -> str:
     if value is None:
         return f'<td class="n" data-v="">{NONE}</td>'
     return f'<td class="n" data-v="{value:.6g}">{value:{form}}</td>'
+
+
+def _bag_count(count: int) -> str:
+    return f'{count} bag' if count == 1 else f'{count} bags'
 
 
 def _words(column: Column) -> str:
