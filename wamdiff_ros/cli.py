@@ -11,6 +11,7 @@ COMMANDS = {
     'demo': ('demo', 'play a recording over DDS into a live planner and show what it plans'),
     'drive': ('simulation.drive', 'drive routes of the world closed loop and score them'),
     'doctor': ('doctor.command', 'check this machine, and say what to do'),
+    'prebuild': ('runtime.prebuild', 'build the vision engine before the planner needs it'),
     'bag': ('make_bag', 'make recordings of images, videos or the world, without ROS'),
     'replay': ('evaluation.replay', 'plan over recordings, offline, and judge the plans'),
     'compare': ('evaluation.compare', 'compare two replay runs over the same recordings'),
