@@ -1,12 +1,15 @@
 """The engine over pages (without a GPU on the plain kernel) decodes as it does over slots."""
 
+import time
 from typing import ClassVar
 
 import pytest
 import torch
 from golden_data import features, golden_engine, golden_prompt, prefill
+from tiny_session import load, observation, tiny_model
 
 from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
+from wamdiff_ros.runtime import session
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.graph_runner import GraphRunner
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions
@@ -112,3 +115,16 @@ def test_the_vision_backend_takes_the_place_of_the_tower(plain):
     assert vision.asked == [wanted.grid]
     assert engine.backend.endswith('vision: other')
     torch.testing.assert_close(mine.tokens, wanted.tokens)
+
+
+def test_a_session_over_pages_plans_and_describes_as_one_over_slots(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, 'flashinfer_kernels', lambda *where: TORCH_KERNELS)
+    model_dir = tiny_model(tmp_path)
+    wanted, mine = load(model_dir, rollouts=3), load(model_dir, rollouts=3, attention='flashinfer')
+    assert mine.backend == 'torch cpu float32'
+    for seed in (1, 2, 2):
+        seen = observation(seed=seed)
+        results = [each.plan(seen, time.monotonic() + 60.0) for each in (wanted, mine)]
+        assert results[0].answer == results[1].answer
+        assert results[0].counts == results[1].counts
+        assert wanted.describe(seen)[0] == mine.describe(seen)[0]
