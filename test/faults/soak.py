@@ -30,7 +30,7 @@ ALLOWED_SHARE, ALLOWED_MIB = 0.02, 5.0  # of memory over the judged time, whiche
 COUNTED = ('threads', 'open_files', 'shared_memory')
 COLUMNS = (
     *('time_s', 'memory_mib', *COUNTED, 'cpu_percent'),
-    *('ticks', 'nominal', 'latency_p50_ms', 'latency_p95_ms', 'missed_deadlines', 'stream_resets'),
+    *('ticks', 'plans', 'latency_p50_ms', 'latency_p95_ms', 'missed_deadlines', 'stream_resets'),
 )
 
 
@@ -77,7 +77,7 @@ def complaints_about(rows):
         late = np.median([row[name] for row in rows[-quarter:]])
         if late > early:
             complaints.append(f'{name} went from {early:g} to {late:g}')
-    if not any(row['nominal'] for row in rows[-quarter:]):
+    if not any(row['plans'] for row in rows[-quarter:]):
         complaints.append('nothing was planned in the last quarter')
     return complaints
 
@@ -90,7 +90,9 @@ class Listener:
         from rclpy.executors import SingleThreadedExecutor
         from wamdiff_ros.msg import PlannerStatus
 
-        self._rclpy, self._nominal = rclpy, PlannerStatus.NOMINAL
+        self._rclpy = rclpy
+        self._planned = (PlannerStatus.NOMINAL, PlannerStatus.HELD)
+        self._plan_ns = 0  # t0 of the newest
         self._new, self._lock = [], threading.Lock()
         self._newest = None
         self._context = rclpy.Context()
@@ -120,12 +122,19 @@ class Listener:
         p50, p95 = np.percentile(list(stages_ms.values()) or [np.nan], (50, 95))
         return {
             'ticks': len(heard),
-            'nominal': sum(m.state == self._nominal for m in heard),
+            'plans': self._count_plans(heard),
             'latency_p50_ms': round(float(p50), 2),
             'latency_p95_ms': round(float(p95), 2),
             'missed_deadlines': newest.missed_deadlines if newest else 0,
             'stream_resets': newest.stream_resets if newest else 0,
         }
+
+    def _count_plans(self, heard):
+        """Return how many plans there were that had not been there before."""
+        new = {m.t0.sec * 10**9 + m.t0.nanosec for m in heard if m.state in self._planned}
+        new = {t0_ns for t0_ns in new if t0_ns > self._plan_ns}
+        self._plan_ns = max(new, default=self._plan_ns)
+        return len(new)
 
     def close(self):
         self._executor.shutdown()
@@ -225,7 +234,7 @@ def _watch(options, rows, pid, ended):
     listener = Listener()
     try:
         with tqdm(desc='waiting for the first plan', bar_format='{desc} {elapsed}', disable=None):
-            while not listener.figures()['nominal']:
+            while not listener.figures()['plans']:
                 if reason := ended():
                     return str(reason)
                 time.sleep(1.0)
@@ -268,7 +277,7 @@ def _draw(path, rows):
         ('memory [MiB]', ('memory_mib',)),
         ('count', COUNTED),
         ('latency [ms]', ('latency_p50_ms', 'latency_p95_ms')),
-        ('ticks a second', ('ticks', 'nominal')),
+        ('a second', ('ticks', 'plans')),
     )
     for axis, (label, names) in zip(axes, curves, strict=True):
         for name in names:

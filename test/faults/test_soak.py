@@ -12,7 +12,7 @@ def run(seconds, memory_mib, **counts):
         {
             'time_s': float(i),
             'memory_mib': memory_mib(i) + noise[i],
-            'nominal': 10,
+            'plans': 10,
             **{name: counts.get(name, lambda i: 20)(i) for name in COUNTED},
         }
         for i in range(seconds)
@@ -49,5 +49,5 @@ def test_whatever_is_counted_must_not_grow(name):
 def test_a_node_that_no_longer_plans_has_not_passed():
     rows = run(600, lambda i: 300.0)
     for row in rows[400:]:
-        row['nominal'] = 0
+        row['plans'] = 0
     assert complaints_about(rows) == ['nothing was planned in the last quarter']

@@ -19,6 +19,8 @@ from rosbags.rosbag2 import Reader, ReaderError
 
 STORAGE_SUFFIXES = ('.mcap', '.db3')
 COMPRESSED_SUFFIX = '.zstd'
+# What the readers raise for lengths and numbers that make no sense.
+DAMAGE = (ValueError, ArithmeticError, LookupError, MemoryError, AssertionError, struct.error)
 MCAP_MAGIC = b'\x89MCAP0\r\n'
 MCAP_HEADER, MCAP_FOOTER = 0x01, 0x02
 # A footer that says "no summary", and the magic that ends the file (mcap.dev/spec).
@@ -84,11 +86,11 @@ def opened_storage(path: Path) -> Iterator[tuple[Reader, str]]:
                 note = 'is not finished, its recorder was killed; read in the order of the file'
             reader = Reader(plain)
             reader.open()
-        except (ReaderError, OSError, EOFError, zstd.ZstdError, sqlite3.Error) as error:
-            remedy = ''
+        except (ReaderError, OSError, EOFError, zstd.ZstdError, sqlite3.Error, *DAMAGE) as error:
+            reason, remedy = str(error) or type(error).__name__, ''
             if path.suffix == '.db3':
                 remedy = f'; `sqlite3 {path} .recover | sqlite3 mended.db3` saves what there is'
-            raise BagError(f'{path}: cannot be read ({error}){remedy}') from error
+            raise BagError(f'{path}: cannot be read ({reason}){remedy}') from error
         try:
             if plain.suffix == '.mcap' and not note and not reader.storage.chunks:
                 note = 'has no index; read in the order of the file'

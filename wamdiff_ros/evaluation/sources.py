@@ -5,6 +5,7 @@ makes messages of it.
 """
 
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import BadZipFile
@@ -16,6 +17,7 @@ from ..pinhole import OPTICAL_AXES_BASE
 from ..types import EgoState
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png')
+_DAMAGE = (OSError, EOFError, RuntimeError, MemoryError, ArithmeticError)
 CSV_COLUMNS = ('t_s', 'x_m', 'y_m', 'yaw_rad')
 
 
@@ -89,8 +91,9 @@ def read_ego(path: Path, rate_hz: float = 10.0) -> list[EgoState]:
         return readers[path.suffix](path)
     except SourceError:
         raise
-    # What NumPy and SciPy raise for numbers that are missing, of the wrong shape or no rotation.
-    except (ValueError, IndexError, TypeError, BadZipFile) as error:
+    # What NumPy and SciPy raise for numbers that are missing, of the wrong shape or no rotation,
+    # and what a damaged archive raises.
+    except (ValueError, LookupError, TypeError, BadZipFile, zlib.error, *_DAMAGE) as error:
         raise SourceError(f'{path}: is not an ego log of this kind ({error})') from error
 
 
