@@ -73,6 +73,23 @@ def test_what_cannot_be_judged_says_why(tmp_path):
     assert 'no simulator' in skipped['pdms']
 
 
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'bodies': 7}, {'bodies': [{'x_m': 1.0}]}, {'seed': 'x'}, {'seed': -1}, {'s_m': None},
+        {'lights': []}, {'bodies': [{'x_m': 0, 'y_m': 0, 'heading_rad': 0, 'size_m': 3}]},
+    ],
+)  # fmt: skip
+def test_ground_truth_that_is_none_is_not_used_and_the_rest_is_judged(tmp_path, change):
+    ticks = driven(7, 50)  # with a traffic light
+    for tick in ticks:
+        tick['world'] = {**tick['world'], **change}
+    found = judged(tmp_path / 'bag', ticks)
+    assert 'pdms' not in found.values
+    assert 'ground truth cannot be used' in found.skipped['pdms']
+    assert np.isfinite(found.values['ade_1s_m']).any()
+
+
 def test_plans_that_jump_to_and_fro_shift_and_are_not_alike(tmp_path):
     ticks = straight(61)
     for number, tick in enumerate(straight(61, left_m=2.0)):

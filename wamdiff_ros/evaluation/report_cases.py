@@ -142,10 +142,13 @@ def _others(replay: BagReplay, place: int) -> list[np.ndarray]:
     world = replay.worlds[place]
     if not world or not np.isfinite(replay.ego[place, 0]):
         return []
+    from ..simulation.plan_terms import GroundTruthError, Worlds
+
+    try:
+        boxes = Worlds([world]).boxes[0]
+    except GroundTruthError:  # said among what could not be judged
+        return []
     x, y, heading = replay.ego[place, :3]
-    boxes = np.array(
-        [(b['x_m'], b['y_m'], b['heading_rad'], *b['size_m'][:2]) for b in world['bodies']], float
-    ).reshape(-1, 5)
     offset = offsets_in(np.full(len(boxes), heading), boxes[:, :2] - (x, y))
     near = np.hypot(*offset.T) < 80
     turned = np.column_stack([offset, boxes[:, 2] - heading, boxes[:, 3:]])[near]

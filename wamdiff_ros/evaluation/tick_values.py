@@ -71,9 +71,9 @@ def open_loop(replay: BagReplay, skipped: dict[str, str]) -> Values:
     distance = np.linalg.norm(plan - truth, axis=2)
     distance[~replay.own] = np.nan
     tables = {'l2': (distance, '_m')}
-    boxes = _boxes_in_base(replay)
+    boxes = _boxes_in_base(replay, skipped)
     if boxes is None:
-        skipped['nuscenes_collision'] = 'the recording has no boxes of others'
+        skipped.setdefault('nuscenes_collision', 'the recording has no boxes of others')
     else:
         hit = np.full(distance.shape, np.nan)
         for place, others in boxes.items():
@@ -161,15 +161,19 @@ def in_world(replay: BagReplay, comforts: Values, skipped: dict[str, str]) -> Va
     if not any(replay.worlds):
         skipped['pdms'] = "the recording has no simulator's ground truth"
         return {}
-    from ..simulation.plan_terms import plan_terms
+    from ..simulation.plan_terms import GroundTruthError, plan_terms
 
     fixed_m = np.where(replay.own[:, None, None], to_fixed(replay), np.nan)[:, :STEPS]
     heading_rad = (replay.plan_heading_rad + replay.ego[:, 2, None])[:, :STEPS]
     at_ns = np.where(replay.own, replay.t0_ns, replay.grid_ns)
-    terms, covered = plan_terms(
-        [world for world in replay.worlds if world],
-        at_ns, fixed_m, heading_rad, replay.plan_speed_mps[:, :STEPS],
-    )  # fmt: skip
+    try:
+        terms, covered = plan_terms(
+            [world for world in replay.worlds if world],
+            at_ns, fixed_m, heading_rad, replay.plan_speed_mps[:, :STEPS],
+        )  # fmt: skip
+    except GroundTruthError as error:
+        skipped['pdms'] = f"the simulator's ground truth cannot be used: {error}"
+        return {}
     if not covered.any():
         skipped['pdms'] = f"the simulator's ground truth covers no {HORIZON_S:g} s after a tick"
         return {}
@@ -255,16 +259,22 @@ def _extended(replay: BagReplay, reach: np.ndarray) -> np.ndarray:
     return alike
 
 
-def _boxes_in_base(replay: BagReplay) -> dict[int, list[np.ndarray]] | None:
+def _boxes_in_base(
+    replay: BagReplay, skipped: dict[str, str]
+) -> dict[int, list[np.ndarray]] | None:
     """Return {tick's place: boxes [K, 5] of others in base at its t0, for each of six steps}.
 
     None without any in the recording; a tick whose steps are not all covered is left out.
     """
     if not any(replay.worlds):
         return None
-    from ..simulation.plan_terms import Worlds
+    from ..simulation.plan_terms import GroundTruthError, Worlds
 
-    worlds = Worlds([world for world in replay.worlds if world])
+    try:
+        worlds = Worlds([world for world in replay.worlds if world])
+    except GroundTruthError as error:
+        skipped['nuscenes_collision'] = f"the simulator's ground truth cannot be used: {error}"
+        return None
     after = np.round(np.arange(1, nuscenes.STEPS + 1) * nuscenes.STEP_S * 1e9).astype(np.int64)
     found = {}
     for place in np.flatnonzero(replay.own).tolist():

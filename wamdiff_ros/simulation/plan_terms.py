@@ -32,15 +32,29 @@ PLANS_AT_ONCE = 128
 LOOK_AHEAD_STEPS = range(0, round(TIME_TO_COLLISION_S / STEP_S), 3)  # as NAVSIM does
 
 
+class GroundTruthError(ValueError):
+    """What a recording holds is no ground truth of this world."""
+
+
 class Worlds:
-    """Ground truths in the order of time, as arrays."""
+    """Ground truths in the order of time, as arrays. Raises GroundTruthError."""
 
     def __init__(self, truths: Sequence[dict[str, Any]]) -> None:
+        try:
+            self._read(truths)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise GroundTruthError(f'not as docs/interfaces.md says: {error!r}') from error
+
+    def _read(self, truths: Sequence[dict[str, Any]]) -> None:
         by_stamp = {truth['stamp_ns']: truth for truth in truths}
         ordered = [by_stamp[stamp] for stamp in sorted(by_stamp)]
         self.stamps_ns = np.array(sorted(by_stamp), np.int64)
         self.seeds = np.array([truth['seed'] for truth in ordered])
+        if self.seeds.dtype.kind != 'i' or (self.seeds < 0).any():
+            raise ValueError(f'seeds {self.seeds.tolist()[:3]}')
         self.s_m = np.array([truth['s_m'] for truth in ordered], float)
+        if not np.isfinite(self.s_m).all():
+            raise ValueError('s_m is not always a number')
         self.lights = [[light == Light.RED.value for light in t['lights']] for t in ordered]
         most = max(len(truth['bodies']) for truth in ordered)
         self.boxes = np.full((len(ordered), most, 5), np.nan)  # of road users, NaN for nobody
@@ -131,7 +145,7 @@ def plan_terms(
 
     Returns the terms {name: [N]}, NaN for plans that cannot be judged, and bool [N] whether ground
     truths of one world cover an instant's T steps. A plan that begins in a collision cannot be
-    judged on collisions.
+    judged on collisions. Raises GroundTruthError.
     """
     worlds, steps = Worlds(truths), speed_mps.shape[1]
     after_ns = np.round(np.arange(steps) * STEP_S * 1e9).astype(np.int64)
@@ -214,6 +228,8 @@ def _lights(worlds: Worlds, road: Road, at: np.ndarray, front_s: np.ndarray) -> 
     for junction in road.route.junctions:
         if junction.signal is None:
             continue
+        if any(len(lights) <= junction.signal for lights in worlds.lights):
+            raise GroundTruthError(f'there is no traffic light {junction.signal}')
         red = np.array([lights[junction.signal] for lights in worlds.lights], bool)[at]
         crosses = (front_s[:, :-1] < junction.stop_s) & (junction.stop_s <= front_s[:, 1:])
         kept[(crosses & red[:, 1:]).any(axis=1)] = 0.0
