@@ -12,6 +12,7 @@ import torch
 
 from .. import __version__
 
+BUSY = 0.5  # load average: more than starting this process makes
 PACKAGES = ('torch', 'transformers', 'torchao', 'flashinfer-python', 'tensorrt', 'numpy')
 
 
@@ -33,8 +34,8 @@ class Machine:
 
     @property
     def busy(self) -> bool:
-        """Whether others used more than a tenth of a core, so that times mean little."""
-        return self.load_average > 0.1
+        """Whether others were at work, so that times mean little."""
+        return self.load_average > BUSY
 
 
 def this_machine(device: torch.device) -> Machine:

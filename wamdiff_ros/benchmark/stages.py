@@ -73,7 +73,7 @@ def measure_stages(
     }
     work = {
         'prefill': language_forward(
-            config, item, rows=prompt, context=prompt // 2 + size, head_rows=0
+            config, item, rows=prompt, context=(prompt + size) // 2, head_rows=0
         ),
         'block forward': language_forward(
             config, item, rows=size, context=prompt + size, head_rows=size
