@@ -32,6 +32,7 @@ class Session:
 
     def __init__(self):
         self.calls = []
+        self.deadlines_s = []
         self.threads = set()
         self.busy = threading.Event()
         self.go = threading.Event()
@@ -40,6 +41,7 @@ class Session:
 
     def plan(self, observation, deadline_s):
         self._note('plan')
+        self.deadlines_s.append(deadline_s)
         self.busy.set()
         assert self.go.wait(TIMEOUT_S)
         if self.error:
@@ -102,6 +104,13 @@ def test_everything_is_called_from_one_thread(rig):
     assert rig.session.calls == ['plan', 'describe', 'reset', 'plan']
     assert len(rig.session.threads) == 1
     assert threading.get_ident() not in rig.session.threads
+
+
+def test_the_session_is_told_when_the_plan_is_needed(rig):
+    for count, until_s in enumerate((12.5, None), start=1):
+        rig.thread.submit(rig.request(count, plan_until_s=until_s))
+        rig.wait_for(count)
+    assert rig.session.deadlines_s == [12.5, None]
 
 
 def test_observation_older_than_the_last_one_is_not_planned(rig):

@@ -60,8 +60,8 @@ def sample(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits float32 [m, vocab] → token ids [m] and their probabilities [m]."""
     if sampling.temperature == 0.0:
-        best, tokens = logits.max(dim=-1)
-        return tokens, torch.exp(best - logits.logsumexp(dim=-1))
+        best, tokens = logits.max(dim=-1, keepdim=True)
+        return tokens[:, 0], (logits - best).exp_().sum(dim=-1).reciprocal_()
     logits = logits / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
         smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]

@@ -68,7 +68,7 @@ class _FusedLayer:
     def __call__(self, x, cos, sin, layer: int, attend: Attend, rows) -> torch.Tensor:
         """x [n, L, hidden] → [n, rows, hidden]."""
         qkv = linear(_norm(x, self.input_weight, self.eps), self.qkv)
-        qkv = qkv.unflatten(-1, (-1, self.head_dim))  # [n, L, heads, d]
+        qkv = qkv.view(*x.shape[:2], -1, self.head_dim)  # [n, L, heads, d]
         qk = rms_norm(qkv[:, :, : self.rotated].float(), (self.head_dim,), None, self.eps)
         qk = qk * self.qk_weight
         half = self.head_dim // 2
