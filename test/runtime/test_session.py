@@ -185,6 +185,14 @@ def test_an_autoregressive_checkpoint_answers_through_the_same_session(model_dir
     assert again.counts.reused_prefix_tokens == lead_in + image
 
 
+def test_a_checkpoint_that_wants_several_frames_is_refused(tmp_path):
+    model_dir = tiny_model(tmp_path)
+    config = json.loads((model_dir / 'config.json').read_text())
+    (model_dir / 'config.json').write_text(json.dumps(config | {'window_frames': 4}))
+    with pytest.raises(CheckpointError, match='window_frames 4, but the planner shows one frame'):
+        load(model_dir)
+
+
 @pytest.mark.parametrize(
     ('values', 'reason'),
     [

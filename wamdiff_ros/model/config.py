@@ -65,6 +65,7 @@ class ModelConfig:
     block_size: int  # 1 for an autoregressive checkpoint
     mask_token_id: int | None  # None for an autoregressive checkpoint
     denoising_steps: int  # the checkpoint's own, or one per slot
+    window_frames: int = 1  # frames of a camera that a prompt of window mode holds
 
     @property
     def control_ids(self) -> frozenset[int]:
@@ -206,6 +207,7 @@ def load_config(model_dir: Path, values: dict[str, Any] | None = None) -> ModelC
         vision_start_token_id=root.take('vision_start_token_id', int),
         vision_end_token_id=root.take('vision_end_token_id', int),
         eos_token_ids=eos,
+        window_frames=root.take_size('window_frames', 1),
         **decoding,
     )
     text_section.refuse_unread()

@@ -21,6 +21,7 @@ from .graph_runner import GraphRunner
 from .kv_cache import KVCache
 from .options import PLAIN, EngineOptions
 from .static_forward import BUCKET, StaticForward, static_vision
+from .window_cache import WindowCache
 
 # Capacity is rounded up to this many slots, so that a slightly longer prompt needs no new cache.
 CAPACITY_STEP = 256
@@ -60,14 +61,15 @@ class Engine:
         *,
         attention: AttentionBackend | None = None,
         vision: Vision | None = None,
+        window: WindowCache | None = None,
         runner: GraphRunner | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ):
         """Without options the plain reference; fused weights take over those of `network`.
 
         `attention` is torch's own by default; `vision` encodes images in place of the network's
-        tower; `runner` replaces the one that `options.runtime`
-        asks for; `progress` hears of captures.
+        tower; with `window` only a prompt's new frames are computed; `runner` replaces the one
+        that `options.runtime` asks for; `progress` hears of captures.
         """
         self.network = network
         self.config = network.config
@@ -88,6 +90,7 @@ class Engine:
             runner = GraphRunner(self.device, progress=progress)
         self._runner = runner
         self._vision = vision
+        self._window = window
         self._static: StaticForward | None = None  # over the newest cache of prompts
         self._places = {}  # of patches, per grid
         self._cache: KVCache | None = None  # of the prompts
@@ -114,6 +117,8 @@ class Engine:
     def reset(self) -> None:
         """Forget every cached token."""
         self._cached_tokens = []
+        if self._window is not None:
+            self._window.reset()
         if self._cache is not None:
             self._cache.rollback(0)
 
@@ -182,11 +187,19 @@ class Engine:
                 # The last segment is always computed: decoding may need its last hidden state.
                 shared = _common_prefix(self._cached_tokens, keys)
                 reused = max((end for end in ends[:-1] if end <= shared), default=0)
-        cache = self._cache
-        cache.rollback(reused)
-        self._cached_tokens = []  # an exception below must not leave a false record
-        start = reused
-        ends = [end for end in ends if end > reused]
+        # An exception below must not leave a false record.
+        cached, self._cached_tokens = self._cached_tokens, []
+        if self._window is not None and n == 1:
+            ends = [longest]
+            shared = 0 if fresh else _common_prefix(cached, keys)
+            reused, start = self._window.fill(
+                self._cache, self._text, prompts[0], keys, shared,
+                lambda start, end: self._embed_prompts(prompts, images, start, end),
+            )  # fmt: skip
+        else:
+            self._cache.rollback(reused)
+            start = reused
+        ends = [end for end in ends if end > start]
         self.prefill_forwards = len(ends)
         for end in ends:
             rows = ALL

@@ -132,6 +132,11 @@ class PlanningSession:
             parameters.head_quantisation,
         )
         config = load_config(model_dir)
+        if config.window_frames > 1:
+            raise CheckpointError(
+                f'{model_dir}: config.json says window_frames {config.window_frames}, but the '
+                'planner shows one frame of each camera; take a checkpoint trained for that'
+            )
         tokenizer = Tokenizer.load(model_dir, config)
         processor = ImageProcessor.load(model_dir, config.vision)
         processor = processor.with_pixels(parameters.min_pixels, parameters.max_pixels)
