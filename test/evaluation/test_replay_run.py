@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from replay_runs import dump, straight, write_run
 
-from wamdiff_ros.evaluation.replay_run import ReplayError, read_bag, read_run
+from wamdiff_ros.evaluation.replay_run import TRUTH_PLACES, ReplayError, read_bag, read_run
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):
@@ -19,7 +19,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
     assert np.isnan(bag.plan_xy_m[3]).all() and np.isnan(bag.age_ms[3])
     assert bag.plan_xy_m[0, 40] == pytest.approx([40.0, 0.0])
     assert np.isnan(bag.plan_xy_m[0, 41:]).all()  # plans of 4 s
-    assert bag.waypoints_m[0, 7] == pytest.approx([40.0, 0.0])
+    assert bag.plan_xy_m[0, TRUTH_PLACES][7] == pytest.approx([40.0, 0.0])
     assert bag.truth_m[0, :, 0] == pytest.approx(np.arange(1, 11) * 5.0)
     assert np.isnan(bag.truth_m[-1]).all()
     assert bag.ego[5] == pytest.approx([5.0, 0.0, 0.0, 10.0, 0.0])

@@ -18,7 +18,8 @@ FORMAT, VERSION = 'wamdiff-replay', 1
 PLAN_STEP_S = 0.1
 PLAN_TIMES_S = np.arange(51) * PLAN_STEP_S  # [51], 0 … 5.0
 TRACK_GAP_NS = 500_000_000  # between states of the vehicle that are interpolated
-WAYPOINTS = 10  # that truth has, every 0.5 s from 0.5 s on
+TRUTH_PLACES = slice(5, None, 5)  # of the truth's ten times in PLAN_TIMES_S: 0.5, 1.0 … 5.0 s
+TRUTHS = 10
 
 
 class ReplayError(RuntimeError):
@@ -41,8 +42,7 @@ class BagReplay:
     reasons: tuple[str, ...]  # '' where NOMINAL
     t0_ns: np.ndarray  # int64 [N] of what is published, 0 while WAITING
     age_ms: np.ndarray  # [N] of what is published
-    waypoints_m: np.ndarray  # [N, 10, 2] of what is published, NaN from its end on
-    plan_xy_m: np.ndarray  # [N, 51, 2] at PLAN_TIMES_S
+    plan_xy_m: np.ndarray  # [N, 51, 2] of what is published, at PLAN_TIMES_S
     plan_heading_rad: np.ndarray  # [N, 51]
     plan_speed_mps: np.ndarray  # [N, 51]
     plan_yaw_rate_radps: np.ndarray  # [N, 51]
@@ -85,7 +85,7 @@ class BagReplay:
             ),
             axis=-1,
         )
-        later_ns = self.t0_ns[:, None] + np.arange(1, WAYPOINTS + 1) * 500_000_000
+        later_ns = self.t0_ns[:, None] + np.arange(1, TRUTHS + 1) * 500_000_000
         stamps_ns = np.concatenate([self.ego_ns, later_ns.ravel()])
         poses = np.concatenate([self.ego[:, :3], later.reshape(-1, 3)])
         return _between(stamps_ns, poses, at_ns, turning=2)
@@ -190,12 +190,11 @@ def _bag(folder: Path, info: dict, ticks: list[dict], timings: list[dict]) -> Ba
         reasons=tuple(tick['reason'] for tick in ticks),
         t0_ns=np.array([tick['t0_ns'] or 0 for tick in ticks], np.int64),
         age_ms=np.array([_number(tick['age_ns']) for tick in ticks], float) * 1e-6,
-        waypoints_m=_padded([tick['waypoints_base_m'] for tick in ticks], 2),
         plan_xy_m=table[..., :2],
         plan_heading_rad=table[..., 2],
         plan_speed_mps=table[..., 3],
         plan_yaw_rate_radps=table[..., 4],
-        truth_m=_padded([tick['truth_base_m'] for tick in ticks], 3),
+        truth_m=_truth([tick['truth_base_m'] for tick in ticks]),
         ego_ns=np.array([(tick['ego'] or {}).get('stamp_ns', 0) for tick in ticks], np.int64),
         ego=np.array([_ego(tick['ego']) for tick in ticks], float).reshape(-1, 5),
         answers=tuple(tick.get('answer') for tick in ticks),
@@ -219,11 +218,11 @@ def _resampled(trajectory: dict[str, list] | None) -> np.ndarray:
     return np.stack([np.interp(at_s, time_s, one, right=np.nan) for one in columns], axis=1)
 
 
-def _padded(rows: list[list | None], width: int) -> np.ndarray:
-    """Return [N, 10, width] with NaN for what is missing."""
-    table = np.full((len(rows), WAYPOINTS, width), np.nan)
+def _truth(rows: list[list | None]) -> np.ndarray:
+    """Return x, y and heading [N, 10, 3], NaN for what is missing."""
+    table = np.full((len(rows), TRUTHS, 3), np.nan)
     for place, row in enumerate(rows):
-        for point, values in enumerate((row or ())[:WAYPOINTS]):
+        for point, values in enumerate((row or ())[:TRUTHS]):
             if values is not None:
                 table[place, point] = [_number(value) for value in values]
     return table

@@ -14,11 +14,10 @@ from .consistency import shifts_m
 from .navsim import HORIZON_S, extended_pdm_score, pdm_score
 from .rater_feedback import POINTS, RATE_HZ, rater_feedback_score
 from .ratings import RatedMoment
-from .replay_run import PLAN_STEP_S, PLAN_TIMES_S, BagReplay
+from .replay_run import PLAN_STEP_S, PLAN_TIMES_S, TRUTH_PLACES, BagReplay
 
 STEPS = round(HORIZON_S / PLAN_STEP_S) + 1  # of a plan that NAVSIM judges, with t0
 HISTORY_S = 1.5  # of driving before a plan, for history comfort
-WAYPOINT_PLACES = slice(5, None, 5)  # of 0.5, 1.0 … 5.0 s in PLAN_TIMES_S
 RATED_WITHIN_NS = 50_000_000
 
 Values = dict[str, np.ndarray]
@@ -34,10 +33,10 @@ def publication(replay: BagReplay) -> Values:
 
 def displacements(replay: BagReplay) -> Values:
     """Return the errors at every horizon that plans and truth reach."""
-    heading_rad = replay.plan_heading_rad[:, WAYPOINT_PLACES]
     errors = displacement.displacement_errors(
-        replay.waypoints_m, heading_rad, replay.truth_m[..., :2], replay.truth_m[..., 2]
-    )
+        replay.plan_xy_m[:, TRUTH_PLACES], replay.plan_heading_rad[:, TRUTH_PLACES],
+        replay.truth_m[..., :2], replay.truth_m[..., 2],
+    )  # fmt: skip
     table = {
         name: np.where(replay.own[:, None], value, np.nan)
         for name, value in asdict(errors).items()
@@ -67,7 +66,8 @@ def displacements(replay: BagReplay) -> Values:
 def open_loop(replay: BagReplay, skipped: dict[str, str]) -> Values:
     """Return nuScenes' errors, and its collisions where others' boxes are known."""
     steps = nuscenes.STEPS
-    plan, truth = replay.waypoints_m[:, :steps], replay.truth_m[:, :steps, :2]
+    plan = replay.plan_xy_m[:, TRUTH_PLACES][:, :steps]
+    truth = replay.truth_m[:, :steps, :2]
     distance = np.linalg.norm(plan - truth, axis=2)
     distance[~replay.own] = np.nan
     tables = {'l2': (distance, '_m')}
@@ -209,9 +209,8 @@ def _where(judged: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _reached(replay: BagReplay, horizon_s: float) -> bool:
     """Return whether any plan reaches a horizon, or there is none that could tell."""
-    steps = round(horizon_s / displacement.STEP_S)
-    own = replay.waypoints_m[replay.own]
-    return not len(own) or bool(np.isfinite(own[:, steps - 1, 0]).any())
+    own = replay.plan_xy_m[replay.own]
+    return not len(own) or bool(np.isfinite(own[:, round(horizon_s / PLAN_STEP_S), 0]).any())
 
 
 def _rated_points(plan_xy_m: np.ndarray) -> np.ndarray:
