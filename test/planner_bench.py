@@ -192,6 +192,11 @@ class Bench:
             timeout_s,
         )
 
+    @staticmethod
+    def diagnostic_values(diagnosis):
+        """Return the values of a DiagnosticStatus by key."""
+        return {entry.key: entry.value for entry in diagnosis.values}
+
     # -- calling ------------------------------------------------------------------------------
 
     def call(self, kind, name, request, timeout_s=TIMEOUT_S):

@@ -89,9 +89,10 @@ def test_load_that_fails_says_why_until_it_succeeds(bench, manual):
 def test_node_answers_while_it_loads_and_refuses_a_second_transition(bench, manual):
     manual.steer(load_s=1e9)
     configured = bench.transition_async('configure')
-    bench.next_diagnosis(
+    diagnosis = bench.next_diagnosis(
         lambda d: d.level == d.WARN and 'loading the model: pretending' in d.message, 'progress'
     )
+    assert float(bench.diagnostic_values(diagnosis)['memory_mib']) > 10
     assert bench.state() == 'configuring'
     assert bench.get_parameter('rate_hz') == 10
     assert not bench.transition('configure')

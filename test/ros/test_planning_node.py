@@ -131,6 +131,10 @@ def test_diagnostics_tell_rates_ages_and_latencies(planning):
     assert values['backend'] == 'fake cpu'
     assert values['latency'].startswith('p50 ')
     assert int(values['front.received']) > 0
+    assert 'front.missing' in values
+    assert float(values['memory_mib']) > 10
+    assert int(values['threads']) > 1
+    assert int(values['open_files']) > 3
 
 
 def test_plan_is_held_then_braked_when_the_camera_stops_and_planned_when_it_is_back(planning):
@@ -332,6 +336,8 @@ def test_unknown_encoding_is_one_error_that_names_topic_and_encoding(planning):
     diagnosis = bench.next_diagnosis(lambda d: 'rgb13' in d.message, 'the complaint')
     assert "/camera/front/image: encoding 'rgb13' is not supported" in diagnosis.message
     assert planner.output().count('rgb13') == 1
+    values = bench.diagnostic_values(diagnosis)
+    assert int(values['complaints.camera/front/image.encoding']) >= 1
     bench.encoding = 'rgb8'
     bench.next_status(lambda m: m.state == NOMINAL, 'planning again')
 

@@ -57,6 +57,9 @@ def test_all_cameras_and_the_measured_acceleration_reach_the_session(start):
     bench.acceleration = (-1.5, 0.25)
     status = bench.next_status(lambda m: '(-1.5, 0.25)' in m.answer, 'planning with both')
     assert status.answer.endswith(' 2 (-1.5, 0.25)')  # two frames
+    values = bench.diagnostic_values(bench.next_diagnosis(lambda d: d.level == d.OK, 'health'))
+    assert values['left.skew_s'] == '0.000'
+    assert 0 <= float(values['left.age_s']) < 1
 
 
 def test_parameters_from_yaml(start, tmp_path):
