@@ -35,10 +35,13 @@ class SdpaCache(KVCache):
         `lengths` are those of the whole prompts; what is behind a shorter one is padding, which
         nobody sees. `rows` are the last layer's queries.
         """
+        self.visible = None
+        padded = min(lengths) < max(lengths)
+        if not padded and start // block_size == (end - 1) // block_size:
+            return SdpaAttend(self, None)  # a single chunk sees everything
         device = self.keys.device
         real = torch.tensor(lengths, device=device)
-        self.visible = None
-        if min(lengths) < max(lengths):
+        if padded:
             slots = torch.arange(self.capacity, device=device)
             visible = (slots < real[:, None]) | (slots >= max(lengths))
             self.visible = visible[:, None, None]
