@@ -125,11 +125,11 @@ class Engine:
     @torch.inference_mode()
     def encode_image(self, key: Hashable, patches, grid: tuple[int, int, int]) -> ImageFeatures:
         """Run the vision tower over one image's patches (float32 array [p, dim])."""
-        patches = torch.from_numpy(patches).to(self.device, self.dtype)
+        patches = torch.from_numpy(patches)
         if self._vision is not None:
-            tokens, deepstack = self._vision(patches, grid)
+            tokens, deepstack = self._vision(patches.to(self.device), grid)
         else:
-            tokens, deepstack = self._run_tower(patches, grid)
+            tokens, deepstack = self._run_tower(patches.to(self.device, self.dtype), grid)
         self.after_forward('vision', len(patches))
         return ImageFeatures(key, grid, tokens, tuple(deepstack))
 

@@ -108,7 +108,8 @@ def build_engine(
         def step_complete(self, phase_name, step):
             return not cancelled()
 
-    logger = trt.Logger(trt.Logger.WARNING)
+    # Named, so that they live for as long as the builder may call them.
+    monitor, logger = Monitor(), trt.Logger(trt.Logger.WARNING)
     builder = trt.Builder(logger)
     # TensorRT 10 has to be told, 11 knows nothing else.
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -123,7 +124,7 @@ def build_engine(
     for name, low, usual, high in profile_shapes(tower, shapes):
         profile.set_shape(name, low, usual, high)
     config.add_optimization_profile(profile)
-    config.progress_monitor = Monitor()
+    config.progress_monitor = monitor
     progress('TensorRT builds the vision engine, which takes minutes')
     engine = builder.build_serialized_network(network, config)
     if cancelled():

@@ -48,7 +48,9 @@ class VisionFiles:
     key: dict  # of the ONNX file
 
     @classmethod
-    def of(cls, tower: VisionTower, model_name: str, cache_dir: Path, precision: str):
+    def of(
+        cls, tower: VisionTower, model_name: str, cache_dir: Path, precision: str
+    ) -> 'VisionFiles':
         """Return where the files lie; makes none."""
         digest = tower_sha256(tower)
         folder = cache_dir / f'{model_name}-{digest[:12]}'
