@@ -138,3 +138,11 @@ def test_a_run_without_any_plan_is_compared_too(tmp_path, capsys):
     assert compare(first, second) == 0
     assert cli.main(['report', str(second)]) == 0
     assert 'worse' in capsys.readouterr().out
+
+
+def test_a_run_without_any_finished_bag_is_refused_with_its_reasons(tmp_path, capsys):
+    run = write_run(tmp_path / 'run', {'monday': 'it has no camera'})
+    assert cli.main(['report', str(run)]) == 1
+    assert 'has no finished replay (monday: it has no camera)' in capsys.readouterr().err
+    assert compare(run, run) == 1
+    assert 'has no finished replay' in capsys.readouterr().err

@@ -211,7 +211,10 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
 
 def _numbers(totals: Sequence[RunMetrics], comparison: ReplayComparison | None) -> str:
     differences = {d.column: d for d in comparison.differences} if comparison else {}
-    parts = []
+    parts = [
+        '<p>A tick without a plan of its own counts 0 in scores, as a miss in misses, as standing '
+        'still in “failures standing”, and is left out of all other distances.</p>'
+    ]
     for group in dict.fromkeys(column.group for column in COLUMNS):
         rows = []
         for column in COLUMNS:

@@ -16,7 +16,7 @@ from .columns import COLUMNS
 from .latency import Latency, latency_of
 from .metrics import BagMetrics, Judged, judge
 from .ratings import RatedMoment
-from .replay_run import ReplayRun, read_bag
+from .replay_run import ReplayError, ReplayRun, read_bag
 
 SEGMENT_S = 10.0
 ENOUGH_BAGS = 8
@@ -126,13 +126,19 @@ class JudgedRun:
 def judge_run(
     run: ReplayRun, ratings: Mapping[str, Sequence[RatedMoment]] | None = None
 ) -> JudgedRun:
-    """Judge all bags; `ratings` are people's, by the bag's name. Progress goes to stderr."""
+    """Judge all bags; `ratings` are people's, by the bag's name. Progress goes to stderr.
+
+    Raises ReplayError, also when there is nothing to judge.
+    """
     from tqdm import tqdm
 
     bags = []
     for name in tqdm(run.bags, f'judging {run.name}', unit='bag', disable=None, leave=False):
         judged = judge(read_bag(run.path / name), (ratings or {}).get(name, ()))
         bags.append(JudgedBag.of(judged))
+    if not any(len(bag.grid_ns) for bag in bags):
+        reasons = '; '.join(f'{name}: {reason}' for name, reason in run.failed)
+        raise ReplayError(f'{run.path}: has no finished replay ({reasons or "no bags"})')
     return JudgedRun(run, tuple(bags))
 
 
