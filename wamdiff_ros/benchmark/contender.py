@@ -11,12 +11,16 @@ from ..model.network import Network
 from ..runtime.attention import AttentionBackend
 from ..runtime.engine import Engine, ImageFeatures
 from ..runtime.options import EngineOptions
+from ..runtime.window_cache import WindowCache
 from .runs import Clock, Run
 from .workload import Question
 
 
 class Contender:
-    """Answers questions from a cold cache; `settings` None decodes token by token."""
+    """Answers questions from a cold cache; `settings` None decodes token by token.
+
+    With `window_frames` in its configuration it runs in window mode.
+    """
 
     def __init__(
         self,
@@ -26,7 +30,9 @@ class Contender:
         settings: BlockSettings | None,
         attention: AttentionBackend | None = None,
     ):
-        self.engine = Engine(with_config(network, config), options, attention=attention)
+        network = with_config(network, config)
+        window = WindowCache(network) if config.window_frames > 1 else None
+        self.engine = Engine(network, options, attention=attention, window=window)
         self.settings = settings
 
     def answer(self, question: Question, tokens: int) -> Run:

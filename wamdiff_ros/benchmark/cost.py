@@ -1,9 +1,14 @@
 """What an answer costs as its prompt, its cameras, its frames, its rollouts or its blocks grow."""
 
+import itertools
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ..model.config import ModelConfig
 from ..model.network import Network
+from ..runtime.engine import ImageFeatures
 from ..runtime.options import EngineOptions
 from .contender import Contender, fixed_settings
 from .runs import Clock
@@ -31,7 +36,8 @@ class Point:
     """One value; times in seconds, medians over the rounds.
 
     More cameras are more images to encode and to prefill. More frames are more images to prefill,
-    of which only the newest is encoded. Rollouts go on from one prompt together.
+    of which only the newest is encoded; in window mode only the newest is prefilled, too. Rollouts
+    go on from one prompt together.
     """
 
     value: int
@@ -64,11 +70,18 @@ def measure_cost(
         contender = Contender(network, changed, options, settings)
         return _answer(contender, asked, answer_tokens, rollouts, new_images)
 
+    def slide(frames: int) -> Callable[[], Point]:
+        changed = replace(config, window_frames=frames)
+        contender = Contender(network, changed, options, fixed_settings(changed))
+        asked = question(images=frames, grid=window_grid(config, grid))
+        return _sliding(contender, asked, answer_tokens)
+
     def sweeps() -> dict[str, dict[int, Callable[[], Point]]]:
         return {
             'text_tokens': {n: ask(question(text_tokens=n)) for n in sweep.text_tokens},
             'cameras': {n: ask(question(images=n)) for n in sweep.cameras},
             'frames': {n: ask(question(images=n), new_images=1) for n in sweep.frames},
+            'frames_in_window': {n: slide(n) for n in sweep.frames if n > 1},
             'rollouts': {n: ask(question(), rollouts=n) for n in sweep.rollouts},
             'block_size': {n: ask(question(), size=n) for n in sweep.block_size},
         }
@@ -100,13 +113,50 @@ def _answer(
         engine.prefill([question.prompt], [features], tokens, rollouts=rollouts)
         prefill_s = clock.lap()
         answer, _ = contender.decode(tokens)
-        decode_s = clock.lap()
-        return Point(
-            0, len(question.prompt), len(answer), vision_s, prefill_s, decode_s,
-            vision_s + prefill_s + decode_s,
-        )  # fmt: skip
+        return _point(question, answer, vision_s, prefill_s, clock.lap())
 
     return run
+
+
+def _sliding(contender: Contender, question: Question, tokens: int) -> Callable[[], Point]:
+    """Return a tick of window mode: one frame leaves, one comes."""
+    engine, numbers = contender.engine, itertools.count()
+
+    def newest() -> ImageFeatures:
+        image = question.images[-1]
+        return engine.encode_image(next(numbers), image.patches, image.grid)
+
+    frames = deque((newest() for _ in question.images), len(question.images))
+    engine.prefill([question.prompt], [list(frames)], tokens)
+
+    def run() -> Point:
+        clock = Clock(engine.device)
+        frames.append(newest())
+        vision_s = clock.lap()
+        engine.prefill([question.prompt], [list(frames)], tokens)
+        prefill_s = clock.lap()
+        answer, _ = contender.decode(tokens)
+        return _point(question, answer, vision_s, prefill_s, clock.lap())
+
+    return run
+
+
+def window_grid(config: ModelConfig, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the grid of nearly as many tokens that fills whole blocks with its two brackets."""
+    merge, size = config.vision.spatial_merge_size, config.block_size
+    wanted = grid[1] * grid[2] // merge**2 + 2
+    tokens = max(1, round(wanted / size)) * size - 2
+    height = max(side for side in range(1, math.isqrt(tokens) + 1) if tokens % side == 0)
+    return 1, height * merge, tokens // height * merge
+
+
+def _point(
+    question: Question, answer: Sequence[int], vision_s: float, prefill_s: float, decode_s: float
+) -> Point:
+    return Point(
+        0, len(question.prompt), len(answer), vision_s, prefill_s, decode_s,
+        vision_s + prefill_s + decode_s,
+    )  # fmt: skip
 
 
 def _median(value: int, points: Sequence[Point]) -> Point:
