@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='a further rung with compiled forwards, on a CPU; takes a C++ compiler and minutes',
     )  # fmt: skip
     how = parser.add_argument_group('how')
-    how.add_argument('--rounds', type=_count, metavar='N', help='turns of everybody (7; 2b: 2)')
+    how.add_argument('--rounds', type=_count, metavar='N', help='turns of everybody (7; 2b: 1)')
     how.add_argument(
         '--questions',
         type=_count,
@@ -60,9 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='N',
         help='pictures of the world (%(default)s)',
     )
-    how.add_argument(
-        '--tokens', type=_count, default=96, metavar='N', help='budget of an answer (%(default)s)'
-    )
+    how.add_argument('--tokens', type=_count, metavar='N', help='budget of an answer (96; 2b: 64)')
     how.add_argument('--threads', type=_count, metavar='N', help="of torch (torch's own)")
     how.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
     how.add_argument(

@@ -66,7 +66,7 @@ def set_up(args: argparse.Namespace) -> Bench:
             model='Qwen3-VL-2B, random weights', size='2b', network=network,
             settings=fixed_settings(QWEN3_VL_2B, STEPS_2B),
             questions=[made_up_question(QWEN3_VL_2B, text_tokens=TEXT_TOKENS)],
-            tokens=args.tokens, rounds=args.rounds or 2, token_network=network,
+            tokens=args.tokens or 64, rounds=args.rounds or 1, token_network=network,
             sweep=SHORT_SWEEP, quantisations=quantisations, compiled=args.compile,
         )  # fmt: skip
     folder = args.model or share_path('models', 'nano')
@@ -80,7 +80,8 @@ def set_up(args: argparse.Namespace) -> Bench:
     return Bench(
         model=folder.resolve().name, size='nano' if args.model is None else 'other',
         network=network, settings=planner_settings(network.config),
-        questions=world_questions(folder, seeds), tokens=args.tokens, rounds=args.rounds or 7,
+        questions=world_questions(folder, seeds), tokens=args.tokens or 96,
+        rounds=args.rounds or 7,
         token_network=_load(args.ar_model, dtype, device) if args.ar_model else network,
         quantisations=quantisations, compiled=args.compile,
     )  # fmt: skip
