@@ -1,10 +1,4 @@
-"""Run what needs a GPU, and write down what came of it: scripts/gpu_check [FOLDER]
-
-The machine as `wamdiff doctor` sees it, every test marked `gpu`, and `wamdiff bench` at nano size
-and at the published 2B shape. Writes gpu_report.json and gpu_report.md.
-Exit codes: 0 every test passed, 1 there is no GPU, something failed or nothing ran, 2 wrong
-options, 130 interrupted.
-"""
+"""Run what needs a GPU, and write down what came of it; run it as scripts/gpu_check."""
 
 import argparse
 import json
@@ -23,11 +17,7 @@ BENCHES = {
 
 
 def main(args=None):
-    parser = argparse.ArgumentParser(
-        prog='scripts/gpu_check',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(prog='scripts/gpu_check')
     parser.add_argument('out', nargs='?', type=Path, default=Path('gpu_report'), metavar='FOLDER')
     parser.add_argument('--no-bench', action='store_true', help='machine and tests alone')
     options = parser.parse_args(args)

@@ -40,6 +40,17 @@ def test_only_tests_that_ran_and_passed_count_as_passed():
     assert not gpu_report.passed(report([one], {'nano': {'error': 'exit code 1'}}))
 
 
+def test_help_and_wrong_options_set_nothing_up():
+    script = ROOT / 'scripts' / 'gpu_check'
+    for options, code, words in ((['--help'], 0, 'Exit codes'), (['--fast'], 2, "'--fast'")):
+        result = subprocess.run(
+            [script, *options], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert result.returncode == code
+        assert words in result.stdout + result.stderr
+        assert 'setup:' not in result.stderr
+
+
 def test_a_machine_without_a_gpu_is_told_so(tmp_path):
     if Path('/dev/nvidiactl').exists():
         pytest.skip('this machine has a GPU')
