@@ -1,9 +1,15 @@
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
 pytest.importorskip('rclpy', reason='needs ROS 2')
+
+from rclpy.duration import Duration
 
 from wamdiff_ros.evaluation import bag as bags
 from wamdiff_ros.evaluation.bag import BagError, read_messages
@@ -116,3 +122,24 @@ def test_an_existing_folder_is_refused_before_anything_is_recorded(tmp_path):
     (tmp_path / 'bag').mkdir()
     with pytest.raises(BagError, match='exists already'):
         RecorderNode(tmp_path / 'bag', TOPICS)
+
+
+def test_the_recorder_as_a_process_leaves_a_finished_bag_when_it_is_interrupted(
+    tmp_path, publisher
+):
+    from wamdiff_ros.msg import PlannerStatus
+
+    command = [sys.executable, '-m', 'wamdiff_ros.ros.recorder', '--out', str(tmp_path / 'bag')]
+    process = subprocess.Popen(command)
+    try:
+        deadline = time.monotonic() + 60
+        while not publisher.get_subscription_count() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for tick in range(20):
+            publisher.publish(PlannerStatus(tick=tick))
+        publisher.wait_for_all_acked(Duration(seconds=30))
+    finally:
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+    assert code == 0
+    assert ticks_of(tmp_path / 'bag') == list(range(20))
