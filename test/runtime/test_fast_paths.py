@@ -149,8 +149,15 @@ def test_prefix_reuse_over_static_buffers_is_equal_to_the_last_bit(tmp_path):
 
 
 @pytest.mark.slow
-def test_compiled_forwards_decode_as_the_plain_path_does(tmp_path):
+def test_compiled_blocks_decode_as_the_plain_path_does(tmp_path):
+    """Only the forwards of blocks are compiled: a shape takes some ten seconds."""
+
+    def compiler(step):
+        return compiled(step) if step.func.__name__ == '_block_step' else step
+
     plain = golden_engine('A_tied', tmp_path, 3.0, block_size=8)
-    graphs, _ = on_graphs(plain, compiled)
+    graphs, _ = on_graphs(plain, compiler)
     for _ in range(2):
-        assert_equal_decoding(answers(plain, 'P4', RULES[0]), answers(graphs, 'P4', RULES[0]))
+        assert_equal_decoding(
+            answers(plain, 'P3', RULES[0], 16), answers(graphs, 'P3', RULES[0], 16)
+        )
