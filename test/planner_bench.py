@@ -120,6 +120,7 @@ class Bench:
         self._sim_time_ns, self._sim_leaps_ns = 1_000_000_000_000, deque()
         self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
         self._pictures = 0
+        self._newest = {}  # published message by kind
         self.told = deque(maxlen=4000)  # (stamp [ns], x [m], y [m]) of published odometry
         self.restore()
         self._executor = SingleThreadedExecutor(context=self.context)
@@ -266,6 +267,7 @@ class Bench:
             message.data = pixels.tobytes()
         message.header.stamp = time_message(stamp_ns)
         self.frame_stamps_ns.add(stamp_ns)
+        self._newest['frame'] = message
         for altered in self.alter_frame(message):
             self._camera.publish(altered)
         if self._side_camera is not None:
@@ -276,6 +278,7 @@ class Bench:
         message.header.frame_id = 'odom'
         message.header.stamp = time_message(stamp_ns)
         self.odometry_stamps_ns.add(stamp_ns)
+        self._newest['odometry'] = message
         message.pose.pose.position.x = self.position_m(stamp_ns)
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
@@ -287,6 +290,14 @@ class Bench:
             measured = AccelWithCovarianceStamped(header=message.header)
             measured.accel.accel.linear.x, measured.accel.accel.linear.y = self.acceleration
             self._acceleration.publish(measured)
+
+    def publishers(self):
+        """Return those of camera, odometry and acceleration."""
+        return self._camera, self._odometry, self._acceleration
+
+    def newest_messages(self):
+        """Return a message for each of `publishers`."""
+        return self._newest['frame'], self._newest['odometry'], AccelWithCovarianceStamped()
 
     def add_side_camera(self, topic):
         """Publish every frame on this topic too."""

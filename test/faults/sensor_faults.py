@@ -8,6 +8,7 @@ from copy import deepcopy
 import numpy as np
 from faults.fault import fault
 from planner_bench import stamp_ns, time_message
+from rclpy.serialization import serialize_message
 from wamdiff_ros.msg import PlannerStatus
 
 HELD, STOP = PlannerStatus.HELD, PlannerStatus.FALLBACK_STOP
@@ -244,3 +245,27 @@ def odometry_slows_to_ten_hertz(scene):
 
     with altered(scene.bench, alter_odometry=thin):
         scene.watch(10)
+
+
+# -- anything -------------------------------------------------------------------------------------
+
+
+@fault(ONE_PERIOD_S)
+def random_bytes_come_as_messages(scene):
+    """A publisher of another version, or a broken network: bytes that are no message."""
+    rng = np.random.default_rng(11)
+    good = [serialize_message(message) for message in scene.bench.newest_messages()]
+
+    def damage(cdr):
+        data = np.frombuffer(cdr, np.uint8).copy()
+        at = rng.integers(0, min(len(data), 120), 6)
+        data[at] = rng.integers(0, 256, 6)
+        end = rng.integers(1, len(data)) if rng.random() < 0.3 else len(data)
+        return data[:end].tobytes()
+
+    for _ in range(200):
+        for cdr, publisher in zip(good, scene.bench.publishers(), strict=True):
+            publisher.publish(damage(cdr))
+            publisher.publish(rng.bytes(rng.integers(0, 200)))
+        time.sleep(0.005)
+    scene.watch(5)

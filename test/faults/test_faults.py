@@ -27,6 +27,7 @@ HERE_TOO = (
     *('system_clock_is_set_an_hour_ahead', 'system_clock_is_set_an_hour_back'),
     *('system_clock_is_set_a_second_back', 'clock_ticks_a_thousand_times_a_second'),
     *('publisher_is_killed_and_restarted', 'node_is_killed_and_restarted'),
+    'random_bytes_come_as_messages',
     *('inference_writes_garbage', 'inference_plans_what_no_vehicle_can_drive'),
 )
 BY_SCENE = sorted((FAULTS[name] for name in HERE_TOO), key=lambda fault: fault.scene)

@@ -217,12 +217,28 @@ def test_lost_acceleration_is_a_reason_and_no_silent_change():
         buffer.at(150 * MS)
 
 
-def test_bad_acceleration_is_refused():
-    buffer = buffer_with([state(0)])
-    with pytest.raises(EgoError, match='nan'):
-        buffer.add_acceleration(0, math.nan, 0.0)
+@pytest.mark.parametrize(
+    ('stamp_ns', 'forward_mps2', 'words'),
+    [
+        (5 * SECOND, math.nan, 'nan'),
+        (5 * SECOND, -math.inf, 'inf'),
+        (5 * SECOND, 981.0, r'981.0.*is not below 100 m/s\^2'),  # in hundredths
+        (1 * SECOND, 1.0, 'acceleration is 4.000 s older than odometry'),
+    ],
+)
+def test_bad_acceleration_is_refused_and_changes_nothing(stamp_ns, forward_mps2, words):
+    buffer = buffer_with([state(5 * SECOND)])
+    with pytest.raises(EgoError, match=words):
+        buffer.add_acceleration(stamp_ns, forward_mps2, 0.0)
     assert buffer.counters().refused == 1
-    assert buffer.at(0).acceleration_base_mps2 == (0.0, 0.0)
+    assert buffer.at(5 * SECOND).acceleration_base_mps2 == (0.0, 0.0)
+
+
+def test_acceleration_before_any_odometry_is_not_waited_for_later():
+    buffer = EgoBuffer(3 * SECOND, 100 * MS)
+    buffer.add_acceleration(1 * SECOND, 1.0, 0.0)
+    buffer.add(state(60 * SECOND))
+    assert buffer.at(60 * SECOND).acceleration_base_mps2 == (0.0, 0.0)
 
 
 def test_a_real_drive_is_met_between_every_second_sample():

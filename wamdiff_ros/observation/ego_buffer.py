@@ -14,6 +14,7 @@ from .not_ready import NotReady
 
 ACCELERATION_WINDOW_NS = 500_000_000  # of velocity, to derive acceleration from
 MIN_WINDOW_NS = 200_000_000  # a shorter history says nothing about acceleration
+MAX_ACCELERATION_MPS2 = 100.0
 MAX_SPEED_MPS = 150.0  # no vehicle on a road is faster, but numbers without a sense are
 
 
@@ -85,17 +86,30 @@ class EgoBuffer:
         return disagreement(states) if states else ''
 
     def add_acceleration(self, stamp_ns: int, forward_mps2: float, left_mps2: float) -> None:
-        """Store a measured acceleration in the base frame; raises EgoError if not finite.
+        """Store a measured acceleration in the base frame.
 
-        From the first one on, states carry measured accelerations instead of derived ones.
+        From the first one on, states carry measured accelerations instead of derived ones. Hence
+        one without a state near it must not get in, or nothing would be planned any more: before
+        the first state it is ignored, and one older than the history is refused. Raises EgoError
+        for that, and for values that are not finite or that no vehicle reaches.
         """
-        if not (math.isfinite(forward_mps2) and math.isfinite(left_mps2)):
-            reason = f'acceleration ({forward_mps2}, {left_mps2}) is not finite; check its source'
-            with self._lock:
+        with self._lock:
+            if not self._states:
+                return
+            behind_s = (self._states[-1].stamp_ns - stamp_ns) * 1e-9
+            reason = ''
+            # A NaN is not below the limit either.
+            if not math.hypot(forward_mps2, left_mps2) < MAX_ACCELERATION_MPS2:
+                reason = (
+                    f'acceleration ({forward_mps2}, {left_mps2}) is not below '
+                    f'{MAX_ACCELERATION_MPS2:g} m/s^2; check its source and unit'
+                )
+            elif behind_s * 1e9 > self._duration_ns:
+                reason = f'acceleration is {behind_s:.3f} s older than odometry; check the clocks'
+            if reason:
                 self._count(refused=1)
                 self._counters = replace(self._counters, last_error=reason)
-            raise EgoError(reason)
-        with self._lock:
+                raise EgoError(reason)
             sample = (stamp_ns, float(forward_mps2), float(left_mps2))
             _insert(self._accelerations, sample, stamp_ns, _sample_stamp_ns)
             self._forget_old(self._accelerations, _sample_stamp_ns)
