@@ -11,7 +11,7 @@ from replaying import CAMERA, FakeSession, drive, drive_bag
 from wamdiff_ros.cli import main
 from wamdiff_ros.evaluation import fleet, replay
 from wamdiff_ros.evaluation.bag import bag_topics, read_messages
-from wamdiff_ros.evaluation.replay_run import read_run
+from wamdiff_ros.evaluation.replay_run import read_bag, read_run
 from wamdiff_ros.evaluation.timeline import read_timeline
 
 NOT_REPEATED = ('machine.json', 'timings.jsonl')
@@ -65,7 +65,8 @@ def test_what_it_leaves_can_be_read_and_tells_what_was_run(loaded, tmp_path, cap
     assert run(tmp_path / 'bag', '--out', out, '--json', '--rate', 5) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed['bags'][0]['ticks'] == {'NOMINAL': 20}
-    [bag] = read_run(out).bags
+    assert list(read_run(out).bags) == ['bag']
+    bag = read_bag(out / 'bag')
     assert len(bag.tick) == 20
     assert bag.info['counters']['front.received'] == 80
     assert list((out / 'bag' / 'thumbnails').glob('*.jpg'))
