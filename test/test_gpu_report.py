@@ -12,6 +12,7 @@ XML = """<testsuites><testsuite name="pytest">
   <failure message="assert 1 == 2&#10; more">trace</failure></testcase>
 <testcase classname="test.runtime.test_a" name="test_three" time="0">
   <skipped message="no | FP8"/></testcase>
+<testcase classname="" name="test.ros" time="0"><skipped message="collection skipped"/></testcase>
 </testsuite></testsuites>"""
 DOCTOR = {'findings': [{'check': 'cuda', 'level': 'OK', 'words': 'Orin', 'remedy': ''}]}
 
