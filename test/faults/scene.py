@@ -216,9 +216,15 @@ class Stage:
             self._scene.many_frames = self.many_frames
         try:
             return self._scene.undergo(fault, self.patient)
-        except AssertionError:
+        except AssertionError as error:
+            planner = self._scene.planner
+            code, output = planner.process.poll(), planner.output()
             self.close()  # it may be in any state
-            raise
+            if code is None:
+                raise
+            raise AssertionError(
+                f'the planner ended with exit code {code}: {output[-500:]}'
+            ) from error
 
     def close(self):
         if self._scene is not None:
