@@ -10,6 +10,7 @@ from sensor_msgs.msg import Image
 from wamdiff_ros.msg import NavigationCommand, PlannedTrajectory
 
 from wamdiff_ros.message_time import nanoseconds
+from wamdiff_ros.observation import messages
 from wamdiff_ros.parameters import Camera
 from wamdiff_ros.planning.publication import Publication
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
@@ -52,18 +53,18 @@ def test_durations_keep_every_nanosecond(duration_ns):
 
 @given(st.integers(1, 2**31 * 10**9 - 1))
 def test_stamps_keep_every_nanosecond(time_ns):
-    assert conversion.stamp_ns(conversion.time_message(time_ns)) == time_ns
+    assert messages.stamp_ns(conversion.time_message(time_ns)) == time_ns
 
 
 def test_stamp_that_nobody_set_is_refused():
     with pytest.raises(ValueError, match='stamp is zero'):
-        conversion.stamp_ns(Time())
+        messages.stamp_ns(Time())
 
 
 def test_trajectory_in_the_fixed_frame_starts_at_the_vehicles_pose_and_follows_its_heading():
     message = conversion.planned_trajectory(publication(), 7, in_fixed_frame=True)
     assert message.header.frame_id == 'map'
-    assert conversion.stamp_ns(message.header.stamp) == T0_NS
+    assert messages.stamp_ns(message.header.stamp) == T0_NS
     assert (message.sequence, message.status) == (7, PlannedTrajectory.HELD)
     first, last = message.points[0].pose, message.points[-1].pose
     assert (first.position.x, first.position.y, first.position.z) == pytest.approx((100, 50, 2))
@@ -82,7 +83,7 @@ def test_trajectory_in_the_base_frame_starts_at_its_origin():
 def test_path_is_stamped_with_the_time_at_which_each_pose_is_reached():
     trajectory = conversion.planned_trajectory(publication(), 7, in_fixed_frame=True)
     path = conversion.path(trajectory)
-    stamps_ns = [conversion.stamp_ns(pose.header.stamp) for pose in path.poses]
+    stamps_ns = [messages.stamp_ns(pose.header.stamp) for pose in path.poses]
     assert stamps_ns == [T0_NS + i * 100_000_000 for i in range(41)]
 
 
@@ -95,7 +96,7 @@ def test_odometry_gives_pose_in_its_header_and_twist_in_its_child_frame():
     message.twist.twist.linear.x = 4.0
     message.twist.twist.linear.y = -0.5
     message.twist.twist.angular.z = 0.1
-    state = conversion.ego_state(message)
+    state = messages.ego_state(message)
     assert (state.stamp_ns, state.fixed_frame, state.base_frame) == (T0_NS, 'odom', 'rear_axle')
     assert state.position_fixed_m == (3.0, 0.0, 0.0)
     assert state.orientation_xyzw == (0.0, 0.0, 0.0, 1.0)
@@ -107,19 +108,19 @@ def test_odometry_without_a_frame_is_refused():
     message = Odometry()
     message.header.stamp = conversion.time_message(T0_NS)
     with pytest.raises(ValueError, match='frame_id is empty'):
-        conversion.ego_state(message)
+        messages.ego_state(message)
 
 
 def test_stamp_offset_is_added_to_the_cameras_stamps():
     message = Image()
     message.header.stamp = conversion.time_message(T0_NS)
-    frame = conversion.encoded_raw(message, Camera('front', 'image', stamp_offset_s=-0.02))
+    frame = messages.encoded_raw(message, Camera('front', 'image', stamp_offset_s=-0.02))
     assert frame.stamp_ns == T0_NS - 20_000_000
 
 
 def test_every_command_has_its_constant_and_others_are_refused():
     constants = (NavigationCommand.STRAIGHT, NavigationCommand.LEFT, NavigationCommand.RIGHT)
-    commands = {conversion.command(NavigationCommand(command=value)) for value in constants}
+    commands = {messages.command(NavigationCommand(command=value)) for value in constants}
     assert commands == set(Command)
     with pytest.raises(ValueError, match='command 3 is none of'):
-        conversion.command(NavigationCommand(command=3))
+        messages.command(NavigationCommand(command=3))

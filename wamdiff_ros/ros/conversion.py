@@ -1,4 +1,7 @@
-"""ROS messages from and to the nouns of `types`. Times stay integer nanoseconds throughout."""
+"""ROS messages from the nouns of `types`; observation/messages.py is the other direction.
+
+Times stay integer nanoseconds throughout.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,13 +22,6 @@ from wamdiff_ros.msg import (
 from wamdiff_ros.msg import SceneDescription as SceneDescriptionMsg
 
 from ..message_time import header_ns, nanoseconds
-from ..observation.messages import (  # noqa: F401 - the other direction, for the node
-    command,
-    ego_state,
-    encoded_compressed,
-    encoded_raw,
-    stamp_ns,
-)
 from ..planning.fallback import StopPlan
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed

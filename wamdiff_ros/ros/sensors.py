@@ -22,10 +22,10 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from wamdiff_ros.msg import NavigationCommand
 
+from ..observation import messages
 from ..observation.image_decoding import ENCODINGS
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Camera, Parameters
-from . import conversion
 from .diagnostics import RateMeter
 from .qos import IMAGE_IN, LATCHED, MOTION_IN
 
@@ -191,10 +191,10 @@ class Sensors:
                 f'{", ".join(ENCODINGS)}',
             )
             return
-        self._store(camera, message, conversion.encoded_raw)
+        self._store(camera, message, messages.encoded_raw)
 
     def _on_compressed(self, camera: Camera, message: CompressedImage) -> None:
-        self._store(camera, message, conversion.encoded_compressed)
+        self._store(camera, message, messages.encoded_compressed)
 
     def _store(self, camera: Camera, message, encoded_frame) -> None:
         self.rates[camera.name].add(time.monotonic_ns())
@@ -209,7 +209,7 @@ class Sensors:
     def _on_odometry(self, message: Odometry) -> None:
         self.rates['odometry'].add(time.monotonic_ns())
         try:
-            state = conversion.ego_state(message)
+            state = messages.ego_state(message)
             self._check_stamp(state.stamp_ns)
             if broken := self._synchronizer.ego.break_before(state, self._max_jump_m):
                 self._reset(broken)
@@ -218,17 +218,16 @@ class Sensors:
             self._complain('odometry', 'value', str(error))
 
     def _on_acceleration(self, message: AccelWithCovarianceStamped) -> None:
-        linear = message.accel.accel.linear
         try:
-            stamp_ns = conversion.stamp_ns(message.header.stamp)
-            self._check_stamp(stamp_ns)
-            self._synchronizer.ego.add_acceleration(stamp_ns, linear.x, linear.y)
+            sample = messages.acceleration(message)
+            self._check_stamp(sample[0])
+            self._synchronizer.ego.add_acceleration(*sample)
         except ValueError as error:
             self._complain('acceleration', 'value', str(error))
 
     def _on_command(self, message: NavigationCommand) -> None:
         try:
-            self._synchronizer.command = conversion.command(message)
+            self._synchronizer.command = messages.command(message)
         except ValueError as error:
             now = self._synchronizer.command.value
             self._complain('navigation_command', 'value', f'{error}; staying with {now!r}')
