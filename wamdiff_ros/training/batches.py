@@ -202,7 +202,8 @@ class Batches:
     def _batch_of(self, task: str, places: range, share: float, size) -> TaskBatch:
         """Build the batch of samples at `places` in the endless sequence of samples."""
         hidden = [
-            np.random.default_rng((self.seed, 3, place)).random() < self._hide_acceleration
+            task == 'planning'
+            and np.random.default_rng((self.seed, 3, place)).random() < self._hide_acceleration
             for place in places
         ]
         examples = tuple(

@@ -39,7 +39,11 @@ TEMPLATES = PromptTemplates(
     navigation=(
         '\nCommand: {command}. Velocity: {velocity}. Acceleration: {acceleration}. Waypoints:'
     ),
-    description='\nDescribe the scene:',
+    # The state belongs into it: a picture does not say whether the vehicle stands or brakes.
+    description=(
+        '\nCommand: {command}. Velocity: {velocity}. Acceleration: {acceleration}. '
+        'Describe the scene:'
+    ),
     number_format='+05.1f',
 )
 

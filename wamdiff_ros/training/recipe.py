@@ -52,8 +52,8 @@ class Recipe:
     denoising_steps: int = 0  # per block, written into the checkpoint's config; 0: its default
     noisy_copies: int = 1  # per clean answer
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
-    # Share of samples whose prompt shows no forward acceleration: the expert's gives away what it
-    # is about to do, and a model that leans on it never leaves a standstill of its own accord.
+    # Share of planning samples whose prompt shows no forward acceleration: the expert's gives away
+    # what it is about to do, and a model that leans on it never leaves a standstill.
     hide_acceleration: float = 0.0
     # How many times as often records are drawn that hold an object, by its name: {cyclist: 4}.
     emphasis: Mapping[str, int] = field(default_factory=dict)
