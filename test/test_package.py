@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 import wamdiff_ros
-from wamdiff_ros.parameters import Parameters, camera_defaults, ros_fields
+from wamdiff_ros.camera_parameters import camera_defaults
+from wamdiff_ros.parameters import Parameters, ros_fields
 from wamdiff_ros.planning.figure import COMPACT_CAR, drawn_plan, plan_figure
 from wamdiff_ros.planning.publication import Publication
 from wamdiff_ros.types import EgoState, Plan, PlanStatus, Trajectory

@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from wamdiff_ros.parameters import ParameterError, Parameters, markdown_table, ros_fields
+from wamdiff_ros.parameter_table import markdown_table
+from wamdiff_ros.parameter_values import ParameterError
+from wamdiff_ros.parameters import Parameters, ros_fields
 
 
 def test_the_defaults_are_accepted():
@@ -74,5 +76,5 @@ def test_every_parameter_has_a_description_and_numbers_have_a_range():
 def test_the_documented_table_is_current():
     document = Path(__file__).parents[1] / 'docs' / 'parameters.md'
     assert document.read_text(encoding='utf-8') == markdown_table(), (
-        'run: python -m wamdiff_ros.parameters > docs/parameters.md'
+        'run: python -m wamdiff_ros.parameter_table > docs/parameters.md'
     )

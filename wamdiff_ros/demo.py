@@ -23,7 +23,8 @@ from typing import Any
 from .child_process import ChildProcess
 from .demo_source import CAMERA_INFO_TYPE, DemoError, DemoSource
 from .parameter_file import read_parameters, with_rate
-from .parameters import ParameterError, Parameters
+from .parameter_values import ParameterError
+from .parameters import Parameters
 from .ros_domain import OwnDomain
 from .share import share_path
 

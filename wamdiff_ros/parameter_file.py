@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from .parameters import ParameterError
+from .parameter_values import ParameterError
 
 NOT_OURS = ('use_sim_time', 'autostart')  # of the node, not of `Parameters`
 

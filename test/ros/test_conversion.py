@@ -9,9 +9,9 @@ from nav_msgs.msg import Odometry
 from sensor_msgs.msg import Image
 from wamdiff_ros.msg import NavigationCommand, PlannedTrajectory
 
+from wamdiff_ros.camera_parameters import Camera
 from wamdiff_ros.message_time import nanoseconds
 from wamdiff_ros.observation import messages
-from wamdiff_ros.parameters import Camera
 from wamdiff_ros.planning.publication import Publication
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.ros import conversion

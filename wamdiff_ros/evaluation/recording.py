@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import median_filter
 
+from ..camera_parameters import Camera
 from ..observation import messages
 from ..observation.camera_info import pinhole_of
 from ..observation.frame_buffer import EncodedFrame
-from ..parameters import Camera, Parameters
+from ..parameters import Parameters
 from ..pinhole import Pinhole
 from .bag import BagReader
 from .bag_files import BagError

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..parameter_file import read_parameters, with_rate
-from ..parameters import ParameterError, Parameters
+from ..parameter_values import ParameterError
+from ..parameters import Parameters
 
 if TYPE_CHECKING:  # scipy takes its time, and every command imports this file
     from .replay_settings import ReplaySettings

@@ -7,8 +7,8 @@ that cannot be used.
 from functools import partial
 from typing import Any
 
+from ..camera_parameters import Camera
 from ..message_time import nanoseconds
-from ..parameters import Camera
 from ..types import Command, EgoState
 from .frame_buffer import EncodedFrame
 from .image_decoding import decode_compressed, decode_raw

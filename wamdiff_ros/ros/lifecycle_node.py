@@ -14,8 +14,10 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import SetBool, Trigger
 
+from ..camera_parameters import Camera
 from ..observation.synchronizer import Synchronizer
-from ..parameters import Camera, ParameterError, Parameters
+from ..parameter_values import ParameterError
+from ..parameters import Parameters
 from .camera_overlay import CameraOverlay
 from .diagnostics import Health, diagnostic_array
 from .inference_thread import InferenceThread, Session

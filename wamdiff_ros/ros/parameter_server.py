@@ -17,14 +17,9 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from ..parameters import (
-    CAMERA_DESCRIPTIONS,
-    TRANSPORTS,
-    ParameterError,
-    Parameters,
-    camera_defaults,
-    ros_fields,
-)
+from ..camera_parameters import CAMERA_DESCRIPTIONS, TRANSPORTS, camera_defaults
+from ..parameter_values import ParameterError
+from ..parameters import Parameters, ros_fields
 
 _WHEN = 'Takes effect at configure; can be set while the node is unconfigured.'
 # Declared by rclpy or by the node itself, not part of `Parameters`.

@@ -22,10 +22,11 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from wamdiff_ros.msg import NavigationCommand
 
+from ..camera_parameters import Camera
 from ..observation import messages
 from ..observation.image_decoding import ENCODINGS
 from ..observation.synchronizer import Synchronizer
-from ..parameters import Camera, Parameters
+from ..parameters import Parameters
 from .diagnostics import RateMeter
 from .qos import IMAGE_IN, LATCHED, MOTION_IN
 
