@@ -119,7 +119,7 @@ MS = 1_000_000
 
 @given(
     period=st.integers(10 * MS, 200 * MS),
-    jitter=st.lists(st.floats(-0.2, 0.2), min_size=40, max_size=40),
+    jitter=st.lists(st.floats(-0.02, 0.02), min_size=40, max_size=40),
     lost=st.sets(st.integers(10, 38), max_size=8),
 )
 def test_frames_that_never_arrive_are_counted_by_the_gap_they_leave(period, jitter, lost):
