@@ -31,6 +31,7 @@ COUNTED = ('threads', 'open_files', 'shared_memory')
 COLUMNS = (
     *('time_s', 'memory_mib', *COUNTED, 'cpu_percent'),
     *('ticks', 'plans', 'latency_p50_ms', 'latency_p95_ms', 'missed_deadlines', 'stream_resets'),
+    'reason',
 )
 
 
@@ -127,6 +128,7 @@ class Listener:
             'latency_p95_ms': round(float(p95), 2),
             'missed_deadlines': newest.missed_deadlines if newest else 0,
             'stream_resets': newest.stream_resets if newest else 0,
+            'reason': newest.reason if newest else '',
         }
 
     def _count_plans(self, heard):
@@ -283,7 +285,7 @@ def _draw(path, rows):
         for name in names:
             axis.plot(minutes, [row[name] for row in rows], label=name, linewidth=0.8)
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * np.nanmax([[row[name] for row in rows] for name in names]))
         axis.grid(alpha=0.3)
         axis.legend(loc='lower right')
     axes[-1].set_xlabel('time [min]')
