@@ -16,12 +16,12 @@ COMMAND += ['-p', 'autostart:=true', '-p', 'threads:=1']
 
 
 # From importing ROS over loading and warming up to waiting for a camera.
-@pytest.mark.parametrize('delay_s', [0.0, 0.1, 0.3, 0.7, 1.5, 3.0, 6.0])
+@pytest.mark.parametrize('delay_s', [0.0, 0.2, 0.7, 1.5, 4.0])
 def test_a_signal_at_any_moment_ends_with_exit_code_0_and_without_a_word(delay_s):
     process = subprocess.Popen(
         COMMAND, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    number = signal.SIGINT if delay_s in (0.1, 0.7, 3.0) else signal.SIGTERM
+    number = signal.SIGINT if delay_s in (0.2, 1.5) else signal.SIGTERM
     try:
         while not _handles(process.pid, signal.SIGTERM):
             assert process.poll() is None, process.stdout.read()
