@@ -265,8 +265,9 @@ class Parameters:
         high=1024,
     )
     confidence_threshold: float = parameter(
-        0.9,
-        'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step.',
+        0.0,
+        'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step. 0 takes '
+        "the checkpoint's own, or else 0.9.",
         low=0.0,
         high=2.0,
     )

@@ -135,11 +135,11 @@ def test_samples_in_micro_batches_give_the_same_step(folder, tmp_path):
 
 
 def test_a_checkpoint_says_what_it_was_trained_with(folder, tmp_path):
-    train(recipe(folder, tmp_path / 'out', steps=2, denoising_steps=3))
+    train(recipe(folder, tmp_path / 'out', steps=2, denoising_steps=3, confidence_threshold=0.4))
     latest = tmp_path / 'out' / 'latest'
     config = load_config(latest)
     assert config.block_size == 8 and config.mask_token_id is not None
-    assert config.denoising_steps == 3
+    assert (config.denoising_steps, config.confidence_threshold) == (3, 0.4)
     assert load_file(latest / 'model.safetensors')['model.language_model.norm.weight'].dtype == (
         torch.bfloat16
     )

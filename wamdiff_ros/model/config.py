@@ -65,6 +65,7 @@ class ModelConfig:
     block_size: int  # 1 for an autoregressive checkpoint
     mask_token_id: int | None  # None for an autoregressive checkpoint
     denoising_steps: int  # the checkpoint's own, or one per slot
+    confidence_threshold: float = 0.9  # the checkpoint's own, or the reference's
     window_frames: int = 1  # frames of a camera that a prompt of window mode holds
 
     @property
@@ -341,10 +342,16 @@ def _decoding_fields(family: str, root: Section, generation: Section) -> dict[st
     steps = take('denoising_steps', block_size)
     if steps < 1:
         raise CheckpointError(f'{root.where("denoising_steps")} is {steps}, wanted 1 or more')
+    threshold = root.take('confidence_threshold', float, 0.9)
+    if not 0 < threshold <= 2:
+        raise CheckpointError(
+            f'{root.where("confidence_threshold")} is {threshold}, wanted above 0 and at most 2'
+        )
     return {
         'block_size': block_size,
         'mask_token_id': take('mask_token_id', None),
         'denoising_steps': steps,
+        'confidence_threshold': threshold,
     }
 
 

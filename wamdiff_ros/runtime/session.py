@@ -100,7 +100,9 @@ class PlanningSession:
                 eos_token_ids=config.eos_token_ids,
                 denoising_steps=parameters.denoising_steps or config.denoising_steps,
                 unmasking=Unmasking(parameters.unmasking),
-                confidence_threshold=parameters.confidence_threshold,
+                confidence_threshold=(
+                    parameters.confidence_threshold or config.confidence_threshold
+                ),
                 sampling=self._sampling,
             )
 

@@ -102,10 +102,11 @@ def load_state(
 
 
 def trained_config(
-    init: Path, block_size: int, mask_token_id: int | None, denoising_steps: int | None = None
+    init: Path, block_size: int, mask_token_id: int | None, **decoding: float | None
 ) -> dict[str, Any]:
     """Return the config.json of a checkpoint trained from `init` at `block_size`.
 
+    `decoding`: denoising_steps and confidence_threshold, None where it has no own.
     A qwen3_vl checkpoint becomes wam_diff2 once its blocks are longer than one token; it has no
     mask token of its own, so the recipe has to name one.
     """
@@ -123,10 +124,11 @@ def trained_config(
         if config.get('eos_token_id') is None and eos is not None:
             config['eos_token_id'] = eos
     config['block_size'] = block_size
-    # Steps that a checkpoint was tuned to at another block size mean nothing here.
-    config.pop('denoising_steps', None)
-    if denoising_steps is not None:
-        config['denoising_steps'] = denoising_steps
+    # What a checkpoint was tuned to at another block size means nothing here.
+    for name in ('denoising_steps', 'confidence_threshold'):
+        config.pop(name, None)
+        if decoding.get(name) is not None:
+            config[name] = decoding[name]
     if mask_token_id is not None:
         config['mask_token_id'] = mask_token_id
     if config.get('mask_token_id') is None and block_size > 1:

@@ -50,6 +50,7 @@ class Recipe:
     block_size: int = 1
     mask_token_id: int | None = None  # None: the checkpoint's own
     denoising_steps: int = 0  # per block, written into the checkpoint's config; 0: its default
+    confidence_threshold: float = 0.0  # of the dynamic rule, likewise
     noisy_copies: int = 1  # per clean answer
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # Share of planning samples whose prompt shows no forward acceleration: the expert's gives away
@@ -110,7 +111,8 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'hide_acceleration', 'warm_up_from', 'decay_to', 'distillation_share', 'beta',
+            'confidence_threshold', 'hide_acceleration', 'warm_up_from', 'decay_to',
+            'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
         self._insist('betas', all(0 <= b < 1 for b in self.betas), 'two numbers in 0 … 1')

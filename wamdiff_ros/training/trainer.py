@@ -46,7 +46,11 @@ class Trainer:
         self.step = 0
         init = recipe.init
         self.config_json = checkpoints.trained_config(
-            init, recipe.block_size, recipe.mask_token_id, recipe.denoising_steps or None
+            init,
+            recipe.block_size,
+            recipe.mask_token_id,
+            denoising_steps=recipe.denoising_steps or None,
+            confidence_threshold=recipe.confidence_threshold or None,
         )
         config = load_config(init, self.config_json)
         records = Shards(recipe.data) if records is None else records
