@@ -11,12 +11,17 @@ from tiny_session import load, observation, tiny_model
 FEW, MANY, WINDOWS = 20, 240, 3
 
 
+def has_memory(tensor):
+    return tensor.device.type != 'meta' and not torch._is_functional_tensor(tensor)
+
+
 def tensor_bytes():
     """Return what all tensors hold, each storage once."""
     gc.collect()
     storages = {}
     for held in gc.get_objects():
-        if issubclass(type(held), torch.Tensor):
+        # Compiling leaves tensors of other kinds behind, which hold no memory.
+        if type(held) in (torch.Tensor, torch.nn.Parameter) and has_memory(held):
             storage = held.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
