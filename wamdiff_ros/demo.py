@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from . import option_values
 from .child_process import ChildProcess
 from .demo_source import CAMERA_INFO_TYPE, DemoError, DemoSource
 from .parameter_file import read_parameters, with_rate
@@ -36,8 +37,12 @@ DIAGNOSTIC_ERROR = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `wamdiff demo`."""
     what = parser.add_argument_group('what is shown (default: a route of the driving world)')
-    what.add_argument('--seed', type=_whole, metavar='S', help='of the first route (3)')
-    what.add_argument('--routes', type=_whole, metavar='N', help='how many routes (1)')
+    what.add_argument(
+        '--seed', type=option_values.whole, metavar='S', help='of the first route (2)'
+    )
+    what.add_argument(
+        '--routes', type=option_values.whole, metavar='N', help='how many routes (1)'
+    )
     one = what.add_mutually_exclusive_group()
     one.add_argument('--bag', type=Path, metavar='DIR', help='a rosbag2 recording')
     one.add_argument('--video', type=Path, metavar='FILE', help='a video from a front camera')
@@ -50,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument('--odometry-topic', metavar='TOPIC', help='of the bag, likewise')
     what.add_argument(
         '--seconds',
-        type=_positive,
+        type=option_values.positive,
         metavar='S',
         help='only the first S seconds, of each route (30 in the world, else all)',
     )
@@ -70,20 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--domain', type=int, choices=range(233), metavar='ID',
         help='ROS domain, 0 to 232 (default: a free one)',
     )  # fmt: skip
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float('inf'):
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f'{text} is negative')
-    return value
 
 
 def run(arguments: argparse.Namespace) -> int:

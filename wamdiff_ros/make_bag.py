@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import option_values
+
 if TYPE_CHECKING:  # scipy takes its time, and every command imports this file
     from .evaluation.sensor_bag import SensorBag
 
@@ -26,20 +28,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = what.add_mutually_exclusive_group(required=True)
     one.add_argument('--images', type=Path, metavar='DIR', help='numbered images')
     one.add_argument('--video', type=Path, metavar='FILE', help='a video from a front camera')
-    one.add_argument('--seed', type=_whole, metavar='S', help='of the first route of the world')
+    one.add_argument(
+        '--seed', type=option_values.whole, metavar='S', help='of the first route of the world'
+    )
     what.add_argument(
         '--ego', type=Path, metavar='FILE',
         help='ego motion: .csv with t_s,x_m,y_m,yaw_rad, .txt with KITTI poses, .npz with ECEF '
         'poses (poses.txt beside the images)',
     )  # fmt: skip
     what.add_argument(
-        '--image-rate', type=_positive, default=10.0, metavar='HZ',
+        '--image-rate', type=option_values.positive, default=10.0, metavar='HZ',
         help='rate of --images (%(default)s)',
     )  # fmt: skip
     what.add_argument(
-        '--routes', type=_positive_whole, default=1, metavar='N', help='how many (%(default)s)'
+        '--routes', type=option_values.count, default=1, metavar='N', help='how many (%(default)s)'
     )
-    parser.add_argument('--seconds', type=_positive, metavar='S', help='only the first S seconds')
+    parser.add_argument(
+        '--seconds', type=option_values.positive, metavar='S', help='only the first S seconds'
+    )
     parser.add_argument('--out', type=Path, required=True, metavar='BAGS', help='where they go')
 
 
@@ -165,24 +171,3 @@ def _later(state):
     from dataclasses import replace
 
     return replace(state, stamp_ns=START_NS + state.stamp_ns)
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float('inf'):
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f'{text} is negative')
-    return value
-
-
-def _positive_whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

@@ -88,3 +88,14 @@ def test_new_shards_are_added_to_them(folder, tmp_path):
 def test_a_tower_that_is_trained_or_sees_many_sizes_is_refused(folder, tmp_path, change):
     with pytest.raises(RecipeError, match='image_features wants a frozen vision tower'):
         recipe(folder, tmp_path, **{**FROZEN, 'image_features': tmp_path, **change})
+
+
+def test_a_shard_that_was_made_anew_under_its_name_is_computed_again(folder, tmp_path):
+    def make(seed):
+        with ShardWriter(tmp_path / 'data' / 'shard-000000.tar') as writer:
+            writer.write('00000000', records(1, seed)[0])
+        run = recipe(folder, tmp_path / 'run', image_features=tmp_path / 'features', **FROZEN)
+        run = replace(run, data=(tmp_path / 'data',))
+        return Trainer(run).batches.examples.features[0]
+
+    assert not torch.equal(make(1), make(2))

@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import option_values
+
 if TYPE_CHECKING:  # torch takes its time, and every command imports this file
     from .report import Report
 
@@ -52,16 +54,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='a further rung with compiled forwards, on a CPU; takes a C++ compiler and minutes',
     )  # fmt: skip
     how = parser.add_argument_group('how')
-    how.add_argument('--rounds', type=_count, metavar='N', help='turns of everybody (7; 2b: 1)')
+    how.add_argument(
+        '--rounds', type=option_values.count, metavar='N', help='turns of everybody (7; 2b: 1)'
+    )
     how.add_argument(
         '--questions',
-        type=_count,
+        type=option_values.count,
         default=3,
         metavar='N',
         help='pictures of the world (%(default)s)',
     )
-    how.add_argument('--tokens', type=_count, metavar='N', help='budget of an answer (96; 2b: 64)')
-    how.add_argument('--threads', type=_count, metavar='N', help="of torch (torch's own)")
+    how.add_argument(
+        '--tokens', type=option_values.count, metavar='N', help='budget of an answer (96; 2b: 64)'
+    )
+    how.add_argument(
+        '--threads', type=option_values.count, metavar='N', help="of torch (torch's own)"
+    )
     how.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
     how.add_argument(
         '--dtype', choices=('auto', 'float32', 'bfloat16', 'float16'), default='auto',
@@ -102,10 +110,3 @@ def run(args: argparse.Namespace) -> int:
         return 130
     print(as_json if args.json else text)
     return 0
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

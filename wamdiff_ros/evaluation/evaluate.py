@@ -20,6 +20,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import option_values
+
 if TYPE_CHECKING:  # torch takes its time, and every command imports this file
     from ..runtime.quantisation import Quantisation
     from .comparison import Comparison
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='held-out shards, or folders of them',
     )  # fmt: skip
     parser.add_argument(
-        '--count', type=_count, default=500, metavar='N',
+        '--count', type=option_values.count, default=500, metavar='N',
         help='records, spread evenly over the data (%(default)s)',
     )  # fmt: skip
     parser.add_argument(
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'language=METHOD,head=METHOD, or all: every method on every part and on all of them',
     )  # fmt: skip
     parser.add_argument(
-        '--threads', type=_count, metavar='N', help="of torch (default: torch's own)"
+        '--threads', type=option_values.count, metavar='N', help="of torch (default: torch's own)"
     )
     parser.add_argument('--json', action='store_true', help='print one JSON object, no tables')
     parser.add_argument(
@@ -133,10 +135,3 @@ def _text(comparison: 'Comparison') -> str:
     from .comparison_text import to_text
 
     return to_text(comparison)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

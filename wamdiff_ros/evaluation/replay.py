@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import option_values
 from ..parameter_file import read_parameters, with_rate
 from ..parameter_values import ParameterError
 from ..parameters import Parameters
@@ -38,13 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--model', type=Path, metavar='DIR', help='checkpoint folder (the bundled nano checkpoint)'
     )
     how.add_argument('--params', type=Path, metavar='FILE', help='parameter file of the planner')
-    how.add_argument('--rate', type=_positive, metavar='HZ', help='rate of the grid (10)')
+    how.add_argument(
+        '--rate', type=option_values.positive, metavar='HZ', help='rate of the grid (10)'
+    )
     what = parser.add_argument_group('what is replayed')
     what.add_argument(
-        '--start', type=_not_negative, default=0.0, metavar='S',
+        '--start', type=option_values.not_negative, default=0.0, metavar='S',
         help="seconds after the first camera's first picture (%(default)s)",
     )  # fmt: skip
-    what.add_argument('--duration', type=_positive, metavar='S', help='only so many seconds')
+    what.add_argument(
+        '--duration', type=option_values.positive, metavar='S', help='only so many seconds'
+    )
     what.add_argument(
         '--remap', type=_remap, action='append', default=[], metavar='FROM:=TO',
         help="take the bag's topic FROM for the planner's TO, such as camera/front/image, "
@@ -58,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='on a Ray cluster: a local one, or the one at ADDRESS (auto: of the environment)',
     )  # fmt: skip
     where.add_argument(
-        '--workers', type=_count, metavar='N', help='of a local cluster (one per CPU)'
+        '--workers', type=option_values.count, metavar='N', help='of a local cluster (one per CPU)'
     )
     left = parser.add_argument_group('what is left')
     left.add_argument(
@@ -199,24 +204,3 @@ def _remap(text: str) -> tuple[str, str]:
     if not found or not there.strip('/') or not here.strip('/'):
         raise argparse.ArgumentTypeError(f'{text!r} is not like /cam0/image:=camera/front/image')
     return there, here
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float('inf'):
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
-
-
-def _not_negative(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float('inf'):
-        raise argparse.ArgumentTypeError(f'{text} is below 0')
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

@@ -16,6 +16,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from .. import option_values
+
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp')
 MOST_CALIBRATION_IMAGES = 256
 
@@ -38,11 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='images of the cameras, from which fp8 learns the range of values',
     )  # fmt: skip
     parser.add_argument(
-        '--cameras', type=_count, default=1, metavar='N', help='of the planner (%(default)s)'
+        '--cameras',
+        type=option_values.count,
+        default=1,
+        metavar='N',
+        help='of the planner (%(default)s)',
     )
     for name in ('min', 'max'):
         parser.add_argument(
-            f'--{name}-pixels', type=_count, default=0, metavar='N',
+            f'--{name}-pixels', type=option_values.count, default=0, metavar='N',
             help=f'as the parameter {name}_pixels (default: the checkpoint\'s own)',
         )  # fmt: skip
     parser.add_argument(
@@ -129,10 +135,3 @@ def _read_images(folder: Path) -> list:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import option_values
 from ..parameters import Parameters
 
 if TYPE_CHECKING:  # scipy takes its time, and every command imports this file
@@ -50,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `wamdiff drive`."""
     what = parser.add_argument_group('what is driven')
     what.add_argument(
-        '--routes', type=_count, default=10, metavar='N', help='how many (%(default)s)'
+        '--routes',
+        type=option_values.count,
+        default=10,
+        metavar='N',
+        help='how many (%(default)s)',
     )
     what.add_argument(
         '--seed', type=_seed, default=0, metavar='S', help='of the first route (%(default)s)'
@@ -66,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how = parser.add_argument_group('how it is run')
     how.add_argument(
-        '--workers', type=_count, default=min(2, os.cpu_count() or 1), metavar='N',
+        '--workers', type=option_values.count, default=min(2, os.cpu_count() or 1), metavar='N',
         help='processes, each with one thread (%(default)s)',
     )  # fmt: skip
     how.add_argument(
@@ -278,13 +283,6 @@ class _Worker:
 
             self._session = PlanningSession.load(self._job.parameters)
         return self._session
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
 
 
 def _seed(text: str) -> int:

@@ -46,7 +46,7 @@ class ImageFeatures:
         counts = shards.counts
         with tqdm(total=sum(counts), desc='image features', unit='image', disable=None) as bar:
             for path, count in zip(shards.paths, counts, strict=True):
-                file = folder / f'{path.stem}-{_hash(str(path.resolve()).encode())}-{count}.npy'
+                file = folder / f'{path.stem}-{_hash_of_shard(path)}.npy'
                 if not file.exists():
                     self._compute(
                         file, range(first, first + count), shape, network, examples, size
@@ -90,6 +90,12 @@ def _hash_of(vision: torch.nn.Module, size: tuple[int, int]) -> str:
         for name, tensor in sorted(vision.state_dict().items())
     )
     return _hash(weights + repr(tuple(size)).encode())
+
+
+def _hash_of_shard(path: Path) -> str:
+    # A shard that was made anew under its name is another one.
+    status = path.stat()
+    return _hash(repr((str(path.resolve()), status.st_size, status.st_mtime_ns)).encode())
 
 
 def _hash(data: bytes) -> str:

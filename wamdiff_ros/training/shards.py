@@ -7,6 +7,7 @@ shard's offsets are indexed once (kept beside it), so that a record is one `prea
 import json
 import os
 import tarfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -95,8 +96,8 @@ class Shards:
     @property
     def counts(self) -> list[int]:
         """How many records each of `paths` holds."""
-        numbers = [number for number, _, _ in self._places]
-        return [numbers.count(number) for number in range(len(self.paths))]
+        counts = Counter(number for number, _, _ in self._places)
+        return [counts[number] for number in range(len(self.paths))]
 
     def key(self, index: int) -> str:
         """Return the key of a record."""
