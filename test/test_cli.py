@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import wamdiff_ros
+from wamdiff_ros import cli
 from wamdiff_ros.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,15 @@ def test_an_unknown_command_is_refused():
     result = wamdiff('fly')
     assert result.returncode == 2
     assert "'fly'" in result.stderr
+
+
+def test_an_interrupted_command_says_so_and_ends_with_130(monkeypatch, capsys):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr('wamdiff_ros.doctor.command.run', interrupted)
+    assert cli.main(['doctor']) == 130
+    assert capsys.readouterr().err == 'interrupted\n'
 
 
 @pytest.mark.parametrize('command', COMMANDS)

@@ -42,7 +42,11 @@ def main(args: list[str] | None = None) -> int:
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     arguments = parser.parse_args(args)
-    return arguments.run(arguments)
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        print('interrupted', file=sys.stderr)
+        return 130
 
 
 if __name__ == '__main__':

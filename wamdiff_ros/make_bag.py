@@ -65,9 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         print(f'error: {error}; pip install -r requirements/simulation.txt', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     return 0
 
 

@@ -254,9 +254,11 @@ class Parameters:
         128, 'Longest trajectory answer [tokens]; rounded up to whole blocks.', low=1, high=4096
     )
     unmasking: str = parameter(
-        'dynamic',
-        'Which slots of a block are unmasked per denoising step.',
-        choices=('dynamic', 'static', 'sequential'),
+        'checkpoint',
+        'Which slots of a block are unmasked per denoising step: all that are sure (dynamic), '
+        'also digits that follow sure ones (leading), a fixed number, surest first (static) or '
+        "from the left (sequential). checkpoint: the checkpoint's own rule, or else dynamic.",
+        choices=('checkpoint', 'dynamic', 'leading', 'static', 'sequential'),
     )
     denoising_steps: int = parameter(
         0,
@@ -266,7 +268,7 @@ class Parameters:
     )
     confidence_threshold: float = parameter(
         0.0,
-        'Confidence from which the dynamic rule unmasks a slot; above 1: one slot a step. 0 takes '
+        'Confidence from which a slot is sure; above 1: one slot a step. 0 takes '
         "the checkpoint's own, or else 0.9.",
         low=0.0,
         high=2.0,

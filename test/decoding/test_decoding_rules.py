@@ -7,14 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wamdiff_ros.decoding.autoregressive import decode_tokens
-from wamdiff_ros.decoding.block_diffusion import (
-    BlockSettings,
-    Trace,
-    Unmasking,
-    decode_blocks,
-    unmasked_per_step,
-)
+from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, decode_blocks
 from wamdiff_ros.decoding.sampling import Sampling, sample
+from wamdiff_ros.decoding.unmasking import Unmasking, choose_slots, unmasked_per_step
 
 MASK, EOS, VOCAB = 30, 7, 32
 
@@ -85,6 +80,29 @@ def test_steps_share_a_block_evenly_with_the_remainder_first(block_size, steps):
     counts = unmasked_per_step(block_size, steps)
     assert sum(counts) == block_size and len(counts) == min(steps, block_size)
     assert max(counts) - min(counts) <= 1 and counts == sorted(counts, reverse=True)
+
+
+def test_leading_unmasks_the_first_unsure_digit_of_each_number_and_all_that_is_sure():
+    #                       1    2    .    3    ,    0    9    .    7
+    sure = torch.tensor([[0.5, 0.4, 1.0, 0.3, 1.0, 0.95, 0.6, 0.9, 0.2]])
+    masked, unmasked = torch.ones_like(sure, dtype=torch.bool), []
+    while masked.any():
+        chosen = choose_slots(Unmasking.LEADING, 0.9, sure, masked, 0)
+        unmasked.append(chosen[0].nonzero().flatten().tolist())
+        masked &= ~chosen
+    assert unmasked == [[0, 2, 4, 5, 6, 7], [1, 8], [3]]
+
+
+@given(st.lists(st.floats(0, 1), min_size=8, max_size=32), st.integers(0, 2**32 - 1))
+def test_leading_unmasks_what_dynamic_does_and_always_the_first_masked_slot(sure, bits):
+    confidence = torch.tensor([sure])
+    masked = torch.tensor([[bool(bits >> i & 1) for i in range(len(sure))]])
+    confidence = torch.where(masked, confidence, -1.0)
+    leading = choose_slots(Unmasking.LEADING, 0.9, confidence, masked, 0)
+    assert not (leading & ~masked).any()
+    assert not (masked & (confidence >= 0.9) & ~leading).any()
+    if masked.any():
+        assert leading[0, masked[0].nonzero()[0]].all()
 
 
 @pytest.mark.parametrize('forwards', (1, 2, 5, 9))

@@ -92,6 +92,20 @@ def test_block_fields_may_stand_in_generation_config(tmp_path):
     assert config.eos_token_ids == (5, 6)
 
 
+@pytest.mark.parametrize(
+    ('key', 'value', 'wanted'),
+    (
+        ('unmasking', 'runs', "'runs', wanted dynamic or leading or static or sequential"),
+        ('confidence_threshold', 3.0, '3.0, wanted above 0 and at most 2'),
+    ),
+)
+def test_decoding_that_does_not_exist_is_refused(tmp_path, key, value, wanted):
+    folder = checkpoint('A_tied', tmp_path)
+    change(folder, key, value)
+    with pytest.raises(CheckpointError, match=f'{key} is {wanted}'):
+        load_config(folder)
+
+
 def test_an_autoregressive_checkpoint_has_blocks_of_one_token(tmp_path):
     folder = checkpoint('B_untied', tmp_path)
     for key in ('block_size', 'mask_token_id'):

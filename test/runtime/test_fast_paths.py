@@ -6,7 +6,8 @@ import pytest
 import torch
 from golden_data import VARIANTS, features, golden_engine, golden_prompt, prefill
 
-from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
+from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, decode_blocks
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.graph_runner import GraphRunner, compiled
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions

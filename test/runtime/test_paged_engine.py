@@ -8,7 +8,8 @@ import torch
 from golden_data import features, golden_engine, golden_prompt, prefill
 from tiny_session import load, observation, tiny_model
 
-from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
+from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, decode_blocks
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.runtime import session
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.graph_runner import GraphRunner

@@ -8,8 +8,9 @@ from golden_data import features, golden_engine, golden_prompt
 from tiny_session import load, observation, tiny_model
 
 from wamdiff_ros.decoding.autoregressive import decode_tokens
-from wamdiff_ros.decoding.block_diffusion import BlockSettings, Unmasking, decode_blocks
+from wamdiff_ros.decoding.block_diffusion import BlockSettings, decode_blocks
 from wamdiff_ros.decoding.sampling import Sampling
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.runtime.kv_cache import KVCache
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions
 

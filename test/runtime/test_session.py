@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import torch
 from tiny_session import load, observation, tiny_model
 
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.model.config import CheckpointError
 from wamdiff_ros.model.weights import LoadCancelled
 from wamdiff_ros.parameters import Parameters
@@ -94,6 +96,18 @@ def test_an_answer_with_waypoints_becomes_a_plan_that_starts_at_the_vehicle(sess
 def test_denoising_steps_come_from_the_checkpoint_unless_a_parameter_says_otherwise(model_dir):
     assert load(model_dir)._settings.denoising_steps == 3
     assert load(model_dir, denoising_steps=7)._settings.denoising_steps == 7
+
+
+def test_the_unmasking_rule_comes_from_the_checkpoint_unless_a_parameter_says_otherwise(
+    model_dir, tmp_path
+):
+    folder = tmp_path / 'checkpoint'
+    shutil.copytree(model_dir, folder)
+    config = json.loads((folder / 'config.json').read_text())
+    assert load(folder)._settings.unmasking is Unmasking.DYNAMIC
+    (folder / 'config.json').write_text(json.dumps(config | {'unmasking': 'leading'}))
+    assert load(folder)._settings.unmasking is Unmasking.LEADING
+    assert load(folder, unmasking='static')._settings.unmasking is Unmasking.STATIC
 
 
 def test_image_limits_come_from_the_checkpoint_unless_a_parameter_says_otherwise(model_dir):

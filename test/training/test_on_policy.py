@@ -6,7 +6,8 @@ import pytest
 import torch
 from training_data import records, tiny_checkpoint
 
-from wamdiff_ros.decoding.block_diffusion import Unmasking, decode_blocks
+from wamdiff_ros.decoding.block_diffusion import decode_blocks
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.image_processor import ImageProcessor
 from wamdiff_ros.model.tokenizer import Tokenizer

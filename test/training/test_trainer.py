@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from training_data import records, tiny_checkpoint
 
 from wamdiff_ros import cli
+from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.model.config import CheckpointError, load_config
 from wamdiff_ros.training.recipe import Recipe, RecipeError
 from wamdiff_ros.training.shards import ShardWriter
@@ -135,11 +136,21 @@ def test_samples_in_micro_batches_give_the_same_step(folder, tmp_path):
 
 
 def test_a_checkpoint_says_what_it_was_trained_with(folder, tmp_path):
-    train(recipe(folder, tmp_path / 'out', steps=2, denoising_steps=3, confidence_threshold=0.4))
+    train(
+        recipe(
+            folder,
+            tmp_path / 'out',
+            steps=2,
+            denoising_steps=3,
+            confidence_threshold=0.4,
+            unmasking='leading',
+        )
+    )
     latest = tmp_path / 'out' / 'latest'
     config = load_config(latest)
     assert config.block_size == 8 and config.mask_token_id is not None
     assert (config.denoising_steps, config.confidence_threshold) == (3, 0.4)
+    assert config.unmasking is Unmasking.LEADING
     assert load_file(latest / 'model.safetensors')['model.language_model.norm.weight'].dtype == (
         torch.bfloat16
     )

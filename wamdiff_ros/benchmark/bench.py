@@ -105,8 +105,5 @@ def run(args: argparse.Namespace) -> int:
     ) as error:  # fmt: skip
         print(f'error: {error}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     print(as_json if args.json else text)
     return 0

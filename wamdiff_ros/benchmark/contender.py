@@ -1,11 +1,11 @@
 """This package's engine as one of several contenders: a network, options, a way to decode."""
 
 import copy
-from dataclasses import replace
 
 from ..decoding.autoregressive import decode_tokens
-from ..decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
+from ..decoding.block_diffusion import BlockSettings, Trace, decode_blocks
 from ..decoding.sampling import Sampling
+from ..decoding.unmasking import Unmasking
 from ..model.config import ModelConfig
 from ..model.network import Network
 from ..runtime.attention import AttentionBackend
@@ -76,24 +76,15 @@ class Contender:
         return (*answers[0].token_ids, *ended), forwards
 
 
-def planner_settings(config: ModelConfig) -> BlockSettings:
-    """Return how the planner decodes this checkpoint by default."""
-    return BlockSettings(
-        block_size=config.block_size,
-        mask_token_id=config.mask_token_id,
-        eos_token_ids=config.eos_token_ids,
-        denoising_steps=config.denoising_steps,
-    )
-
-
 def fixed_settings(config: ModelConfig, steps: int | None = None) -> BlockSettings:
     """Return decoding whose cost does not depend on what is said.
 
     As many denoising steps in every block, and no end before the budget is used up.
     """
     steps = min(config.denoising_steps if steps is None else steps, config.block_size)
-    settings = replace(planner_settings(config), denoising_steps=steps, eos_token_ids=())
-    return replace(settings, unmasking=Unmasking.STATIC)
+    return BlockSettings.of(
+        config, denoising_steps=steps, eos_token_ids=(), unmasking=Unmasking.STATIC
+    )
 
 
 def with_config(network: Network, config: ModelConfig) -> Network:

@@ -17,7 +17,7 @@ from ..runtime.options import PLAIN, EngineOptions
 from ..runtime.paged_forward import PagedBackend
 from ..runtime.quantisation import Quantisation
 from ..share import share_path
-from .contender import Contender, fixed_settings, planner_settings
+from .contender import Contender, fixed_settings
 from .cost import SHORT_SWEEP, Sweep, measure_cost
 from .ladder import Ladder
 from .limits import measure_limits
@@ -79,7 +79,7 @@ def set_up(args: argparse.Namespace) -> Bench:
     seeds = range(FIRST_SEED, FIRST_SEED + args.questions)
     return Bench(
         model=folder.resolve().name, size='nano' if args.model is None else 'other',
-        network=network, settings=planner_settings(network.config),
+        network=network, settings=BlockSettings.of(network.config),
         questions=world_questions(folder, seeds), tokens=args.tokens or 96,
         rounds=args.rounds or 7,
         token_network=_load(args.ar_model, dtype, device) if args.ar_model else network,

@@ -11,25 +11,20 @@ will read.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from .sampling import Sampler, Sampling
+from .unmasking import Unmasking, choose_slots, unmasked_per_step
 
-
-class Unmasking(Enum):
-    """Which masked slots a denoising step unmasks."""
-
-    DYNAMIC = 'dynamic'  # all with enough confidence, or else the most confident one
-    STATIC = 'static'  # a fixed number per step, the most confident ones
-    SEQUENTIAL = 'sequential'  # a fixed number per step, left to right
+if TYPE_CHECKING:
+    from ..model.config import ModelConfig
 
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """How blocks are decoded; block size and mask id are facts of the checkpoint."""
+    """How blocks are decoded."""
 
     block_size: int
     mask_token_id: int
@@ -45,6 +40,19 @@ class BlockSettings:
                 f'block_size {self.block_size} and denoising_steps {self.denoising_steps} must '
                 'both be at least 1'
             )
+
+    @classmethod
+    def of(cls, config: 'ModelConfig', **changes: Any) -> 'BlockSettings':
+        """Return how a checkpoint of blocks is to be decoded, but for `changes`."""
+        own = {
+            'block_size': config.block_size,
+            'mask_token_id': config.mask_token_id,
+            'eos_token_ids': config.eos_token_ids,
+            'denoising_steps': config.denoising_steps,
+            'unmasking': config.unmasking,
+            'confidence_threshold': config.confidence_threshold,
+        }
+        return cls(**(own | changes))
 
 
 class BlockModel(Protocol):
@@ -186,7 +194,7 @@ def denoise_block(
     masked = active[:, None].expand_as(block).clone()  # [n, L]
     prediction = block
     counts = unmasked_per_step(settings.block_size, settings.denoising_steps)
-    dynamic = settings.unmasking is Unmasking.DYNAMIC
+    dynamic = settings.unmasking in (Unmasking.DYNAMIC, Unmasking.LEADING)
     steps, hurried = 0, count > 1
     for share in counts:
         if steps and dynamic and not masked.any():
@@ -207,7 +215,9 @@ def denoise_block(
         confidence = torch.where(masked, probability.view_as(block), -1.0)
         if trace.record:
             trace.steps.append((block.clone(), prediction.clone(), confidence.clone()))
-        chosen = choose_slots(settings, confidence, masked, share)
+        chosen = choose_slots(
+            settings.unmasking, settings.confidence_threshold, confidence, masked, share
+        )
         block = torch.where(chosen, prediction, block)
         masked = masked & ~chosen
         steps += 1
@@ -215,30 +225,3 @@ def denoise_block(
     trace.bulk_filled_slots += int(masked.sum())
     trace.cut_short |= hurried
     return torch.where(masked, prediction, block), hurried
-
-
-def choose_slots(
-    settings: BlockSettings, confidence: torch.Tensor, masked: torch.Tensor, count: int
-) -> torch.Tensor:
-    """Return which masked slots [n, B] are unmasked now; confidence is -1 where not masked."""
-    if settings.unmasking is Unmasking.DYNAMIC:
-        sure = masked & (confidence >= settings.confidence_threshold)
-        best = torch.zeros_like(masked)
-        best.scatter_(1, confidence.argmax(dim=1, keepdim=True), True)
-        return torch.where(sure.any(dim=1, keepdim=True), sure, best & masked)
-    if settings.unmasking is Unmasking.STATIC:
-        order = confidence.argsort(dim=1, descending=True, stable=True)
-        rank = order.argsort(dim=1)
-    else:
-        rank = masked.cumsum(dim=1) - 1
-    return masked & (rank < count)
-
-
-def unmasked_per_step(block_size: int, steps: int) -> list[int]:
-    """Return how many slots each step unmasks: an even split, the remainder first.
-
-    With more steps than slots it is one per step until the block is complete.
-    """
-    steps = min(steps, block_size)
-    share, remainder = divmod(block_size, steps)
-    return [share + (step < remainder) for step in range(steps)]

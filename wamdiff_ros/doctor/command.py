@@ -9,7 +9,6 @@ Nothing is installed or changed. Exit codes: 0 no FAIL, 1 a FAIL, 2 wrong option
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -30,14 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check and print; returns the exit code."""
     findings = []
-    try:
-        for finding in diagnose(Surroundings(), args.model):
-            findings.append(finding)
-            if not args.json:
-                print(to_text(finding), flush=True)
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
+    for finding in diagnose(Surroundings(), args.model):
+        findings.append(finding)
+        if not args.json:
+            print(to_text(finding), flush=True)
     if args.json:
         print(json.dumps(to_json(findings), indent=1, ensure_ascii=False))
     return 1 if any(finding.level is Level.FAIL for finding in findings) else 0

@@ -55,8 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
     except (ComparisonError, RatingsError, ReplayError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     print(content.rstrip() if arguments.json else text)
     return 0

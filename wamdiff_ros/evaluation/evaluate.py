@@ -78,9 +78,6 @@ def run(args: argparse.Namespace) -> int:
     ) as error:  # fmt: skip
         print(f'error: {error}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     print(text)
     return 0
 

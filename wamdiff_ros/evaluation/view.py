@@ -53,9 +53,6 @@ def run(args: argparse.Namespace) -> int:
     except (BagError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     print(f'{drawn} pictures in {args.out}')
     return 0
 

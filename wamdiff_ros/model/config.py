@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..decoding.unmasking import Unmasking
+
 
 class CheckpointError(ValueError):
     """A checkpoint was refused; the message names the file, the key and the remedy."""
@@ -65,7 +67,8 @@ class ModelConfig:
     block_size: int  # 1 for an autoregressive checkpoint
     mask_token_id: int | None  # None for an autoregressive checkpoint
     denoising_steps: int  # the checkpoint's own, or one per slot
-    confidence_threshold: float = 0.9  # the checkpoint's own, or the reference's
+    unmasking: Unmasking = Unmasking.DYNAMIC  # the checkpoint's own or the reference's
+    confidence_threshold: float = 0.9  # likewise
     window_frames: int = 1  # frames of a camera that a prompt of window mode holds
 
     @property
@@ -347,10 +350,17 @@ def _decoding_fields(family: str, root: Section, generation: Section) -> dict[st
         raise CheckpointError(
             f'{root.where("confidence_threshold")} is {threshold}, wanted above 0 and at most 2'
         )
+    rules = [rule.value for rule in Unmasking]
+    unmasking = root.take('unmasking', str, Unmasking.DYNAMIC.value)
+    if unmasking not in rules:
+        raise CheckpointError(
+            f'{root.where("unmasking")} is {unmasking!r}, wanted {" or ".join(rules)}'
+        )
     return {
         'block_size': block_size,
         'mask_token_id': take('mask_token_id', None),
         'denoising_steps': steps,
+        'unmasking': Unmasking(unmasking),
         'confidence_threshold': threshold,
     }
 

@@ -70,9 +70,6 @@ def run(args: argparse.Namespace) -> int:
     except (CheckpointError, VisionExportError, TensorRtError, OSError, ValueError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
 
 
 def _build(args: argparse.Namespace) -> int:

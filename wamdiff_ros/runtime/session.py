@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from ..decoding.autoregressive import decode_tokens
-from ..decoding.block_diffusion import Answer, BlockSettings, Trace, Unmasking, decode_blocks
+from ..decoding.block_diffusion import Answer, BlockSettings, Trace, decode_blocks
 from ..decoding.sampling import Sampling
+from ..decoding.unmasking import Unmasking
 from ..model.chat import user_prompt
 from ..model.config import CheckpointError, load_config
 from ..model.image_processor import ImageProcessor
@@ -94,14 +95,15 @@ class PlanningSession:
         ]
         self._settings = None
         if config.block_size > 1:
-            self._settings = BlockSettings(
-                block_size=config.block_size,
-                mask_token_id=config.mask_token_id,
-                eos_token_ids=config.eos_token_ids,
-                denoising_steps=parameters.denoising_steps or config.denoising_steps,
-                unmasking=Unmasking(parameters.unmasking),
-                confidence_threshold=(
-                    parameters.confidence_threshold or config.confidence_threshold
+            own = BlockSettings.of(config)
+            self._settings = replace(
+                own,
+                denoising_steps=parameters.denoising_steps or own.denoising_steps,
+                confidence_threshold=parameters.confidence_threshold or own.confidence_threshold,
+                unmasking=(
+                    own.unmasking
+                    if parameters.unmasking == 'checkpoint'
+                    else Unmasking(parameters.unmasking)
                 ),
                 sampling=self._sampling,
             )

@@ -12,7 +12,7 @@ from .expert import Expert
 from .vehicle import VEHICLE, Control
 from .world import World
 
-CALM_S = (2.0, 8.0)  # between two pushes, and before the first
+CALM_S = (1.0, 5.0)  # between two pushes, and before the first
 RETRY_S = 0.5  # after a push that the expert would not recover from
 RECOVERY_S = 3.0
 LASTS_S = (0.5, 1.5)  # of wrong controls
@@ -76,8 +76,8 @@ def _draw(random: np.random.Generator, speed_mps: float) -> Push:
         )
     if speed_mps > MOVING_MPS and random.random() < 0.5:
         return Push(
-            left_m=_normal(random, 0.45, 1.1),
-            heading_rad=_normal(random, 0.06, 0.16),
+            left_m=_normal(random, 0.6, 1.4),
+            heading_rad=_normal(random, 0.07, 0.18),
             speed_mps=max(_normal(random, 1.5, 3.0), -speed_mps) * (random.random() < 0.5),
         )
     lateral_mps2 = _normal(random, 1.5, 3.0)

@@ -116,9 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenProcessPool:
         print('error: a worker died, perhaps for want of memory; try --workers 1', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     print(json.dumps(result) if arguments.json else to_text(scores))
     return 0
 

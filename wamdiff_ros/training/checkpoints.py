@@ -102,11 +102,11 @@ def load_state(
 
 
 def trained_config(
-    init: Path, block_size: int, mask_token_id: int | None, **decoding: float | None
+    init: Path, block_size: int, mask_token_id: int | None, **decoding: float | str | None
 ) -> dict[str, Any]:
     """Return the config.json of a checkpoint trained from `init` at `block_size`.
 
-    `decoding`: denoising_steps and confidence_threshold, None where it has no own.
+    `decoding`: denoising_steps, confidence_threshold and unmasking, None where it has no own.
     A qwen3_vl checkpoint becomes wam_diff2 once its blocks are longer than one token; it has no
     mask token of its own, so the recipe has to name one.
     """
@@ -125,7 +125,7 @@ def trained_config(
             config['eos_token_id'] = eos
     config['block_size'] = block_size
     # What a checkpoint was tuned to at another block size means nothing here.
-    for name in ('denoising_steps', 'confidence_threshold'):
+    for name in ('denoising_steps', 'confidence_threshold', 'unmasking'):
         config.pop(name, None)
         if decoding.get(name) is not None:
             config[name] = decoding[name]

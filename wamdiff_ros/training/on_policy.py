@@ -8,7 +8,8 @@ answer at random instead. The decoder and its KV cache are those of the runtime.
 import numpy as np
 import torch
 
-from ..decoding.block_diffusion import BlockSettings, Trace, Unmasking, decode_blocks
+from ..decoding.block_diffusion import BlockSettings, Trace, decode_blocks
+from ..decoding.unmasking import Unmasking
 from ..model.network import Network
 from ..runtime.engine import Engine, ImageFeatures
 from .batches import TaskBatch

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 import yaml
 
+from ..decoding.unmasking import Unmasking
 from .records import OBJECTS
 
 TASKS = ('planning', 'description')
@@ -50,7 +51,8 @@ class Recipe:
     block_size: int = 1
     mask_token_id: int | None = None  # None: the checkpoint's own
     denoising_steps: int = 0  # per block, written into the checkpoint's config; 0: its default
-    confidence_threshold: float = 0.0  # of the dynamic rule, likewise
+    confidence_threshold: float = 0.0  # from which a slot is sure, likewise
+    unmasking: str = ''  # a rule of decoding/unmasking.py, likewise
     noisy_copies: int = 1  # per clean answer
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # Share of planning samples whose prompt shows no forward acceleration: the expert's gives away
@@ -96,6 +98,7 @@ class Recipe:
             ('weighting', WEIGHTINGS),
             ('divergence', DIVERGENCES),
             ('precision', PRECISIONS),
+            ('unmasking', ('', *(rule.value for rule in Unmasking))),
         ):
             value = getattr(self, name)
             if value not in choices:

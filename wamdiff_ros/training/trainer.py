@@ -51,6 +51,7 @@ class Trainer:
             recipe.mask_token_id,
             denoising_steps=recipe.denoising_steps or None,
             confidence_threshold=recipe.confidence_threshold or None,
+            unmasking=recipe.unmasking or None,
         )
         config = load_config(init, self.config_json)
         records = Shards(recipe.data) if records is None else records
