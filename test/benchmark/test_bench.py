@@ -1,6 +1,7 @@
 """The bench on a tiny network: complete, consistent, and no judge."""
 
 import json
+import multiprocessing
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 pytest.importorskip('transformers', reason='requirements/bench.txt is not installed')
 
-from wamdiff_ros.benchmark import bench, limits, measure
+from wamdiff_ros.benchmark import bench, limits, measure, tick
 from wamdiff_ros.benchmark.contender import Contender, fixed_settings
 from wamdiff_ros.benchmark.cost import Sweep, window_grid
 from wamdiff_ros.benchmark.ladder import EVERYTHING, TRANSFORMERS, option_steps
@@ -112,6 +113,22 @@ def test_everybody_answers_with_as_many_tokens_and_the_same_ones(report):
         assert rung.tokens == 2 * 16
         if not rung.name.endswith('int8_dynamic'):
             assert rung.same_answer, rung.name
+
+
+def test_a_tick_is_timed_beside_a_simulator_that_is_gone_afterwards():
+    pytest.importorskip('panda3d', reason='requirements/simulation.txt is not installed')
+    threads = torch.get_num_threads()
+    measured = tick.measure_tick(ROOT / 'models' / 'nano', (900,), 3, CPU)
+    assert measured.ticks == 3
+    assert 0 < measured.p50_ms <= measured.p95_ms <= measured.p99_ms <= measured.max_ms
+    assert torch.get_num_threads() == threads and not multiprocessing.active_children()
+
+
+def test_a_simulator_that_does_not_start_is_an_error(monkeypatch):
+    monkeypatch.setattr(tick, 'START_TIMEOUT_S', 0.01)
+    with pytest.raises(RuntimeError, match='simulator did not render within 0.01 s'):
+        tick.measure_tick(ROOT / 'models' / 'nano', (900,), 3, CPU)
+    assert not multiprocessing.active_children()
 
 
 def test_the_ladder_turns_on_one_option_after_another():

@@ -7,7 +7,8 @@
 Everything that is compared runs in turns in one process, so ratios hold on a machine that is not
 quiet; single times do not. Sections: ladder (decoders, from transformers' own to everything on),
 stages (each forward beside the limits of this machine), cost (against prompt length, cameras,
-frames, rollouts, block size), profile (operators of an answer, before and after).
+frames, rollouts, block size), tick (a plan from a frame, ten a second, beside a simulator that
+renders as often), profile (operators of an answer, before and after).
 Needs requirements/bench.txt and simulation.txt. Exit codes: 0 done, however slow it was; 1 it
 failed (the reason is printed), 2 wrong options, 130 interrupted.
 """
@@ -23,7 +24,7 @@ from .. import option_values
 if TYPE_CHECKING:  # torch takes its time, and every command imports this file
     from .report import Report
 
-SECTIONS = ('ladder', 'stages', 'cost', 'profile')
+SECTIONS = ('ladder', 'stages', 'cost', 'tick', 'profile')
 SIZES = ('nano', '2b')
 
 

@@ -38,6 +38,11 @@ class Machine:
         return self.load_average > BUSY
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def this_machine(device: torch.device) -> Machine:
     """Describe this machine and process."""
     versions = {'wamdiff_ros': __version__}
@@ -55,7 +60,7 @@ def this_machine(device: torch.device) -> Machine:
     return Machine(
         time_utc=datetime.now(timezone.utc).strftime('%Y-%m-%d %H:%M'),
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=cores(),
         threads=torch.get_num_threads(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
         memory_gib=os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30,

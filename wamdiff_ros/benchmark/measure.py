@@ -26,6 +26,7 @@ from .profile import profile
 from .report import Report, Workload
 from .shapes import QWEN3_VL_2B, random_network
 from .stages import measure_stages
+from .tick import measure_tick
 from .work import language_forward
 from .workload import Question, made_up_question, world_questions
 
@@ -50,6 +51,8 @@ class Bench:
     quantisations: Sequence[Quantisation] = ()
     compiled: bool = False
     transformers: bool = True
+    folder: Path | None = None  # of the checkpoint, if there is one
+    ticks: int = 200
 
 
 def set_up(args: argparse.Namespace) -> Bench:
@@ -83,7 +86,7 @@ def set_up(args: argparse.Namespace) -> Bench:
         questions=world_questions(folder, seeds), tokens=args.tokens or 96,
         rounds=args.rounds or 7,
         token_network=_load(args.ar_model, dtype, device) if args.ar_model else network,
-        quantisations=quantisations, compiled=args.compile,
+        quantisations=quantisations, compiled=args.compile, folder=folder,
     )  # fmt: skip
 
 
@@ -99,7 +102,7 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
     network, config, options = bench.network, bench.network.config, EngineOptions()
     weight = network.text.embed_tokens.weight
     machine = this_machine(weight.device)
-    ladder = limits = stages = cost = profiles = None
+    ladder = limits = stages = cost = tick = profiles = None
     first = bench.questions[0]
     if 'ladder' in sections:
         everything = Contender(network, config, options, bench.settings)  # fuses, once and for all
@@ -123,6 +126,9 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
         cost = measure_cost(
             network, options, bench.sweep, grid, text, 2 * config.block_size, bench.rounds
         )
+    if 'tick' in sections and bench.folder is not None:
+        seeds = range(FIRST_SEED, FIRST_SEED + len(bench.questions))
+        tick = measure_tick(bench.folder, seeds, bench.ticks, weight.device)
     if 'profile' in sections:
         contenders = {
             'blocks, plain': Contender(network, config, PLAIN, bench.settings),
@@ -132,7 +138,7 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
             name: profile(lambda c=contender: c.answer(first, bench.tokens), weight.device)
             for name, contender in contenders.items()
         }
-    return Report(machine, _workload(bench), ladder, limits, stages, cost, profiles)
+    return Report(machine, _workload(bench), ladder, limits, stages, cost, tick, profiles)
 
 
 def _workload(bench: Bench) -> Workload:

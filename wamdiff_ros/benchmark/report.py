@@ -8,12 +8,14 @@ from .limits import Limits
 from .machine import Machine
 from .profile import Operator
 from .stages import Stage
+from .tick import Tick
 
 # Ratios that the bundled checkpoint and the published shape are to reach on a CPU.
 DECODE_TARGETS = {'nano': 15.1, '2b': 2.3}
 QUANTISED_TARGET = {'2b': 3.0}
 PREFILL_TARGET = 1.4
 FLOOR_TARGET = {'2b': 1.5}
+TICK_TARGET_MS = {'nano': 50.0}
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Report:
     limits: Limits | None = None
     stages: list[Stage] | None = None
     cost: dict[str, list[Point]] | None = None
+    tick: Tick | None = None
     profile: dict[str, list[Operator]] | None = None
 
     @property
@@ -111,4 +114,11 @@ class Report:
                     stage.seconds / stage.compute_floor_s,
                     at_least=False,
                 )
+        if self.tick is not None:
+            add(
+                'planning tick beside a simulator, p99 [ms]',
+                TICK_TARGET_MS.get(size),
+                self.tick.p99_ms,
+                at_least=False,
+            )
         return found

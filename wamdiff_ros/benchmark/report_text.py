@@ -30,6 +30,8 @@ def to_text(report: Report) -> str:
         parts.append(_stages(report))
     if report.cost is not None:
         parts += _cost(report)
+    if report.tick is not None:
+        parts.append(_tick(report))
     if report.profile is not None:
         parts += _profile(report)
     if report.targets():
@@ -119,6 +121,14 @@ def _cost(report: Report) -> list[str]:
         )
         for name, points in report.cost.items()
     ]  # fmt: skip
+
+
+def _tick(report: Report) -> str:
+    tick = report.tick
+    times = tick.p50_ms, tick.p95_ms, tick.p99_ms, tick.max_ms
+    head = ('planning tick beside a simulator', 'p50 [ms]', 'p95', 'p99', 'longest')
+    name = f'{tick.ticks} ticks at 10 Hz, {tick.threads} threads'
+    return _table(head, [(name, *(f'{value:.1f}' for value in times))])
 
 
 def _profile(report: Report) -> list[str]:

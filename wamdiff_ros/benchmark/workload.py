@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..model.chat import Prompt, prompt_from_ids
 from ..model.config import ModelConfig
+
+if TYPE_CHECKING:  # the world is needed only for its pictures
+    from ..types import Observation
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ def world_questions(model_dir, seeds: Sequence[int]) -> list[Question]:
     templates = PromptTemplates.load(model_dir)
     questions = []
     for seed in seeds:
-        seen = _observe(seed)
+        seen = observe(seed)
         pictures = tuple(Picture(*processor.patches(frame.rgb)) for frame in seen.frames)
         grids = [picture.grid for picture in pictures]
         prompts = [
@@ -94,7 +98,7 @@ def world_questions(model_dir, seeds: Sequence[int]) -> list[Question]:
     return questions
 
 
-def _observe(seed: int, seconds: float = 10.0):
+def observe(seed: int, seconds: float = 10.0) -> 'Observation':
     """Return what the front camera sees after the expert has driven for some seconds."""
     from ..simulation.cameras import CAMERAS
     from ..simulation.expert import Expert
