@@ -126,7 +126,7 @@ def test_a_tick_is_timed_beside_a_simulator_that_is_gone_afterwards():
 
 def test_a_simulator_that_does_not_start_is_an_error(monkeypatch):
     monkeypatch.setattr(tick, 'START_TIMEOUT_S', 0.01)
-    with pytest.raises(RuntimeError, match='simulator did not render within 0.01 s'):
+    with pytest.raises(RuntimeError, match='simulator did not render within'):
         tick.measure_tick(ROOT / 'models' / 'nano', (900,), 3, CPU)
     assert not multiprocessing.active_children()
 

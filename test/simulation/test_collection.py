@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -65,6 +65,20 @@ def test_cruising_and_standing_can_be_thinned(undisturbed):
     for key, record in undisturbed.keyed:
         if np.abs(record.waypoints_base_m[:, 1]).max() > 0.5:
             assert key in kept
+
+
+def test_what_the_answers_format_cannot_tell_is_left_out(monkeypatch):
+    plan_of = Expert.plan
+
+    def turning_back(expert, world):
+        plan = plan_of(expert, world)
+        turned = plan.waypoints_base_m - (plan.waypoints_base_m[-1, 0] + 1.0, 0.0)
+        return replace(plan, waypoints_base_m=turned) if world.time_s > 5.0 else plan
+
+    monkeypatch.setattr(Expert, 'plan', turning_back)
+    settings = Settings(every_s=1.0, keep_cruising=1.0, disturbances=False)
+    times_s = [record.time_s for _, record in collect(SEED, settings, 'auto').keyed]
+    assert len(times_s) >= 4 and max(times_s) <= 5.0
 
 
 def test_pictures_are_shrunk_and_named_by_camera():

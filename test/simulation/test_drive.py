@@ -198,6 +198,19 @@ def test_unchecked_means_that_every_plan_is_followed(blind, monkeypatch):
     assert counts == [1, 0]
 
 
+def test_a_parameter_file_says_how_the_planner_plans(tmp_path, monkeypatch, capsys):
+    jobs = []
+    monkeypatch.setattr(drive, '_drive_all', lambda job, *_: jobs.append(job) or [FLAWLESS])
+    file = tmp_path / 'planner.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    unmasking: static\n    denoising_steps: 6\n')
+    assert cli.main(['drive', '--routes', '1', '--params', str(file)]) == 0
+    read = jobs[0].parameters
+    assert (read.unmasking, read.denoising_steps, read.threads) == ('static', 6, 1)
+    file.write_text('/**:\n  ros__parameters:\n    unmasking: all\n')
+    assert cli.main(['drive', '--routes', '1', '--params', str(file)]) == 1
+    assert "error: unmasking: 'all' is not one of" in capsys.readouterr().err
+
+
 def test_the_experts_plans_rounded_as_a_model_writes_them_are_not_rejected(blind):
     for seed in (SEED, 28):
         world = World(seed)

@@ -11,7 +11,7 @@ from PIL import Image as Picture
 from scipy.spatial.transform import Rotation
 
 from ..pinhole import Pinhole
-from ..training.records import DrivingRecord
+from ..training.records import DrivingRecord, fits_fixed_width
 from ..types import CameraFrame, Observation
 from .boxes import Box, boxes
 from .cameras import CAMERAS
@@ -166,7 +166,13 @@ def _record(
 
 
 def _share(world: World, plan: ExpertPlan, settings: Settings) -> float:
-    """Return the share of such instants to keep: most of driving is standing and cruising."""
+    """Return the share of such instants to keep: most of driving is standing and cruising.
+
+    None where the expert turns by more than the answer's format can tell, as it may from where a
+    push or a model left the vehicle.
+    """
+    if not fits_fixed_width(plan.waypoints_base_m):
+        return 0.0
     end_m = plan.waypoints_base_m[-1]
     if math.hypot(*end_m) < STANDING_M and world.ego.speed_mps < STANDING_M:
         return settings.keep_standing

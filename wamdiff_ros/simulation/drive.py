@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import option_values
+from ..parameter_file import read_parameters
+from ..parameter_values import ParameterError
 from ..parameters import Parameters
 
 if TYPE_CHECKING:  # scipy takes its time, and every command imports this file
@@ -69,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--expert', action='store_true',
         help="the expert's plans in place of a model's: the ceiling of imitation",
     )  # fmt: skip
+    who.add_argument('--params', type=Path, metavar='FILE', help='parameter file of the planner')
     how = parser.add_argument_group('how it is run')
     how.add_argument(
         '--workers', type=option_values.count, default=min(2, os.cpu_count() or 1), metavar='N',
@@ -93,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from ..evaluation.video import VideoError
         from ..model.config import CheckpointError
+        from ..runtime.quantisation import QuantisationError
         from .screen import GraphicsError
     except ImportError as error:
         print(f'error: {error}', file=sys.stderr)
@@ -110,7 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         scores = _drive_all(job, seeds, min(arguments.workers, len(seeds)), keep)
         result = keep(scores)
-    except (DriveError, CheckpointError, GraphicsError, VideoError, OSError) as error:
+    except (
+        DriveError, CheckpointError, GraphicsError, ParameterError, QuantisationError, VideoError,
+        OSError,
+    ) as error:  # fmt: skip
         print(f'error: {error}', file=sys.stderr)
         return 1
     except BrokenProcessPool:
@@ -162,7 +169,8 @@ def _job(arguments: argparse.Namespace) -> _Job:
         raise DriveError(f'--video {video}: name a folder for it with --out')
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-    values: dict[str, Any] = {'threads': 1}
+    read = read_parameters(arguments.params) if arguments.params else {}
+    values: dict[str, Any] = {**read, 'threads': 1}
     if arguments.unchecked:
         from ..planning.checks import LIMITS
 

@@ -172,12 +172,27 @@ def write_fixed_width(waypoints_base_m: np.ndarray) -> str:
     Raises ValueError where a number has no place: the nano models neither reverse nor look
     farther than 99.9 m.
     """
+    pairs = _rounded(waypoints_base_m)
+    if not _fits(pairs):
+        raise ValueError(f'waypoints {pairs.tolist()} do not fit "dd.dd,+dd.dd"')
+    return ','.join(f'{x:05.2f},{y:+06.2f}' for x, y in pairs)
+
+
+def fits_fixed_width(waypoints_base_m: np.ndarray) -> bool:
+    """Return whether `write_fixed_width` can write these waypoints."""
+    return _fits(_rounded(waypoints_base_m))
+
+
+def _rounded(waypoints_base_m: np.ndarray) -> np.ndarray:
     pairs = np.round(np.asarray(waypoints_base_m, dtype=np.float64), 1) + 0.0
     # A vehicle at rest that rounds to a little behind itself stands still.
     pairs[:, 0] = np.where((pairs[:, 0] < 0.0) & (pairs[:, 0] > -0.5), 0.0, pairs[:, 0])
-    if not ((pairs[:, 0] >= 0.0) & (pairs[:, 0] < 100.0) & (np.abs(pairs[:, 1]) < 100.0)).all():
-        raise ValueError(f'waypoints {pairs.tolist()} do not fit "dd.dd,+dd.dd"')
-    return ','.join(f'{x:05.2f},{y:+06.2f}' for x, y in pairs)
+    return pairs
+
+
+def _fits(pairs: np.ndarray) -> bool:
+    ahead, aside = pairs[:, 0], np.abs(pairs[:, 1])
+    return bool(((ahead >= 0.0) & (ahead < 100.0) & (aside < 100.0)).all())
 
 
 def format_description(record: DrivingRecord) -> str:
