@@ -23,6 +23,7 @@ SIMULATOR = (
     ('routes', int, '10', 'How many routes.'),
     ('rate', float, '1.0', 'Times as fast as real time.'),
     ('out', str, 'drive_output', 'Folder of the score, drive.json.'),
+    ('to_the_end', bool, 'false', 'Drive on along routes that are lost.'),
     ('compressed', bool, 'false', 'Send pictures as JPEG.'),
 )
 # Handed on to planner.launch.py.

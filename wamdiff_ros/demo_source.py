@@ -110,7 +110,7 @@ class DemoSource:
         values = {
             'seed': SEED if arguments.seed is None else arguments.seed,
             'routes': arguments.routes or 1, 'compressed': 'true',
-            'seconds': float(arguments.seconds or SECONDS), 'wait_s': 30.0,
+            'seconds': float(arguments.seconds or SECONDS), 'wait_s': 30.0, 'to_the_end': 'true',
         }  # fmt: skip
         for name, value in values.items():
             self._ros_arguments += ['-p', f'{name}:={value}']

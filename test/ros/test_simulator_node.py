@@ -14,6 +14,10 @@ import pytest
 pytest.importorskip('rclpy', reason='needs ROS 2: drives over real DDS')
 pytest.importorskip('panda3d', reason='needs panda3d to render the world')
 
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from std_srvs.srv import Trigger
+
 from wamdiff_ros.evaluation.bag import read_messages
 from wamdiff_ros.evaluation.timeline import read_timeline
 from wamdiff_ros.ros import simulator_node
@@ -157,6 +161,26 @@ def test_without_a_planner_it_ends_with_a_reason():
     assert simulator.returncode == 3
     assert '/planner/reset: no such service after 1 s' in output
     assert 'Traceback' not in output
+
+
+def test_a_route_on_which_nobody_plans_ends_as_stuck_and_is_scored(tmp_path):
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    try:
+        planner = rclpy.create_node('planner', context=context)
+        planner.create_service(Trigger, 'planner/reset', lambda request, response: response)
+        executor = SingleThreadedExecutor(context=context)
+        executor.add_node(planner)
+        simulator = start_simulator(seed=SEED, out=tmp_path, publish_clock='true', rate=50.0)
+        while simulator.poll() is None:
+            executor.spin_once(timeout_sec=0.05)
+    finally:
+        rclpy.shutdown(context=context)
+    output, _ = simulator.communicate()
+    assert simulator.returncode == 0 and 'driving off without' in output, output
+    (row,) = json.loads((tmp_path / 'drive.json').read_text())['rows']
+    assert (row['ended_early'], row['success']) == ('stuck', False)
+    assert 30.0 <= row['duration_s'] < 40.0  # it has to come to a stop first
 
 
 @pytest.mark.parametrize(

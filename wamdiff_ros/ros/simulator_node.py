@@ -38,7 +38,7 @@ from ..simulation.expert import Expert
 from ..simulation.follower import MapTrajectory, follow
 from ..simulation.ground_truth import ground_truth
 from ..simulation.renderer import Renderer
-from ..simulation.score import Drive, RouteScore
+from ..simulation.score import Drive, RouteScore, lost
 from ..simulation.screen import GraphicsError
 from ..simulation.world import World
 from ..types import EgoState, PlanStatus
@@ -71,6 +71,7 @@ class SimulatorNode(Node):
         seed, routes = parameter('seed', 0), parameter('routes', 1)
         self._rate, clock = parameter('rate', 1.0), parameter('publish_clock', False)
         self._limit_s = parameter('seconds', 0.0)  # of each route; 0 is all of it
+        self._to_the_end = parameter('to_the_end', False)
         self._wait_s = parameter('wait_s', 60.0)
         self._out = parameter('out', '')
         compressed = parameter('compressed', False)
@@ -122,9 +123,12 @@ class SimulatorNode(Node):
         return scores
 
     def _drive_route(self, world: World) -> RouteScore | None:
-        """Drive one world to its end, or as long as it shall be; None when `stopped` before."""
+        """Drive one world to its end, until it is lost, or as long as it shall be.
+
+        None when `stopped` before.
+        """
         self._reset_planner()
-        drive = Drive()
+        drive, why_lost = Drive(), ''
         with Renderer(world.scene, {CAMERA: CAMERAS[CAMERA]}) as renderer:
             rgb = renderer.render(world.view(), CAMERA)
             if self._clock_is_ours:  # it stood still meanwhile
@@ -138,7 +142,9 @@ class SimulatorNode(Node):
                 self._show(world, rgb, stamp_ns)
                 stamp_ns = self._next_instant_ns()
             self._moves_from_ns = stamp_ns
-            while not (world.finished or self.stopped or 0 < self._limit_s <= world.time_s):
+            while not (
+                why_lost or world.finished or self.stopped or 0 < self._limit_s <= world.time_s
+            ):
                 self._show(world, rgb, stamp_ns)
                 before = world.ego_state(stamp_ns)
                 self._step(world, stamp_ns, drive)
@@ -150,9 +156,10 @@ class SimulatorNode(Node):
                         self._step(world, stamp_ns, drive)
                         stamp_ns += STEP_NS
                     rgb = renderer.render(world.view(), CAMERA)
+                why_lost = '' if self._to_the_end or world.finished else lost(world)
             if not self.stopped:
                 self._show(world, rgb, stamp_ns)
-        return None if self.stopped else drive.score(world)
+        return None if self.stopped else drive.score(world, ended_early=why_lost)
 
     def _show(self, world: World, rgb: np.ndarray, stamp_ns: int) -> None:
         """Publish the instant when it has come."""
