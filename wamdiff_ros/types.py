@@ -133,8 +133,8 @@ class SceneDescription:
 class PlanningResult:
     """One inference: a plan, or the reason why there is none. Exactly one of the two is set.
 
-    `candidates` are the plans of further, sampled rollouts; those that could not be read are left
-    out. `cut_short`: the deadline ended decoding before the model did.
+    `candidates` are the plans of further, sampled rollouts; those that could not be read, or
+    break a check, are left out. `cut_short`: the deadline ended decoding before the model did.
     """
 
     t0_ns: int

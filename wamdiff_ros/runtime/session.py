@@ -25,6 +25,7 @@ from ..model.tokenizer import Tokenizer
 from ..model.weights import load_network
 from ..parameters import Parameters
 from ..planning.answer import Refusal, parse_description, parse_waypoints
+from ..planning.checks import broken_check
 from ..planning.prompts import Image, Part, PromptTemplates, description_turn, navigation_turn
 from ..planning.trajectory import trajectory_from_waypoints
 from ..share import share_path
@@ -234,7 +235,8 @@ class PlanningSession:
         start_ns = self._clock_ns()
         with clock('trajectory'):
             plan, reason = self._read(texts[0], observation)
-            candidates = [self._read(text, observation)[0] for text in texts[1:]]
+            others = [self._read(text, observation)[0] for text in texts[1:]]
+            candidates = [other for other in others if other and self._keeps_checks(other)]
         self._costs.note('trajectory', self._clock_ns() - start_ns)
         if pace is not None and pace.filled_at_once:
             self._at_once = plan is not None
@@ -245,7 +247,7 @@ class PlanningSession:
             texts[0],
             clock.timings(),
             counts,
-            tuple(candidate for candidate in candidates if candidate is not None),
+            tuple(candidates),
             trace.cut_short,
         )
 
@@ -354,6 +356,9 @@ class PlanningSession:
             waypoint_noise_m=self._parameters.waypoint_noise_m,
         )
         return Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory), ''
+
+    def _keeps_checks(self, plan: Plan) -> bool:
+        return broken_check(plan.trajectory, plan.ego, self._parameters) is None
 
     def _encode(self, frames: Sequence[CameraFrame], clock: StageClock):
         """Return the features of the frames, and how many had to be encoded."""
