@@ -95,8 +95,8 @@ def trajectory(t0_ns, age_ns, poses, speed, status=NOMINAL, frame_id='odom', seq
     )
 
 
-def status(ns, tick, state, stages=(), missed=0, reason='', answer=''):
-    counters = ('skipped_ticks', 'rejected_answers', 'rejected_plans', 'stream_resets')
+def status(ns, tick, state, stages=(), missed=0, reason='', answer='', rejected=0):
+    counters = ('skipped_ticks', 'rejected_answers', 'stream_resets')
     forwards = ('vision_forwards', 'prefill_forwards', 'denoising_forwards', 'commit_forwards')
     tokens = ('prompt_tokens', 'reused_prefix_tokens', 'answer_tokens', 'bulk_filled_tokens')
     return message(
@@ -113,6 +113,7 @@ def status(ns, tick, state, stages=(), missed=0, reason='', answer=''):
         ],
         **{name: i for i, name in enumerate((*forwards, *tokens))},
         **dict.fromkeys(counters, 0),
+        rejected_plans=rejected,
         answer=answer,
         missed_deadlines=missed,
         cut_short=False,

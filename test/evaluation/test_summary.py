@@ -27,7 +27,7 @@ def run_of(ticks, late_ms=(), frames=True):
         reason = 'deadline missed' if state == HELD else ''
         messages.append(
             ('/planner/status', sent_ns + MS, recording.status(
-                grid_ns, i, state_of_tick, stages, missed, reason, '(1.0, 2.0)'))
+                grid_ns, i, state_of_tick, stages, missed, reason, '(1.0, 2.0)', 2 * missed))
         )  # fmt: skip
         if state is not None:
             plan = recording.trajectory(grid_ns, sent_ns - grid_ns, POSES, 2.0, state)
@@ -60,7 +60,8 @@ def test_every_status_is_counted_and_the_reasons_are_kept(tmp_path):
         PlanStatus.FALLBACK_STOP: 1,
     }  # fmt: skip
     assert summary.reasons == (('deadline missed', 1),)
-    assert summary.missed_deadlines == 1
+    assert (summary.missed_deadlines, summary.rejected_plans) == (1, 2)
+    assert 'rejected plans 2' in to_text(summary)
 
 
 def test_lost_ticks_are_counted(tmp_path):
@@ -79,7 +80,7 @@ def test_what_was_published_without_camera_frames_is_not_counted(tmp_path):
     summary = summarise(recording.write(tmp_path / 'bag', kept))
     assert summary.status_counts() == {PlanStatus.NOMINAL: 3}
     assert summary.ticks_uncounted == 4
-    assert summary.missed_deadlines == 0
+    assert (summary.missed_deadlines, summary.rejected_plans) == (0, 0)
     assert (summary.frames_planned_from, summary.frames_received) == (3, 7)
     assert summary.frame_rate_hz == pytest.approx(20.0)
 

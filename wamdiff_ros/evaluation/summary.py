@@ -48,6 +48,7 @@ class Summary:
     missed_deadlines: int
     skipped_ticks: int
     rejected_answers: int
+    rejected_plans: int
     stream_resets: int
     reasons: tuple[tuple[str, int], ...]  # why ticks were not NOMINAL
     frames_received: int
@@ -87,6 +88,10 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
     ages_ms = [nanoseconds(message.age) / 1e6 for _, message in trajectories]
     planned_from = {header_ns(message) for _, message in trajectories}
     last = statuses[-1][1]
+
+    def counted(name: str) -> int:
+        return getattr(last, name) - (getattr(before, name) if before else 0)
+
     with_answer = [message for _, message in statuses if message.answer]
     all_sent = [sent for sent, _ in statuses]
     return Summary(
@@ -102,10 +107,11 @@ def summarise(bag: Path, model_note: str = '') -> Summary:
         ticks_missing=_ticks_missing([message.tick for _, message in statuses]),
         stages_ms=_stages([message for _, message in statuses]),
         counts=_counts([message for _, message in statuses]),
-        missed_deadlines=last.missed_deadlines - (before.missed_deadlines if before else 0),
-        skipped_ticks=last.skipped_ticks - (before.skipped_ticks if before else 0),
-        rejected_answers=last.rejected_answers - (before.rejected_answers if before else 0),
-        stream_resets=last.stream_resets - (before.stream_resets if before else 0),
+        missed_deadlines=counted('missed_deadlines'),
+        skipped_ticks=counted('skipped_ticks'),
+        rejected_answers=counted('rejected_answers'),
+        rejected_plans=counted('rejected_plans'),
+        stream_resets=counted('stream_resets'),
         reasons=tuple(Counter(m.reason for _, m in statuses if m.reason).most_common(4)),
         frames_received=len(frames),
         frames_planned_from=len(planned_from & {stamp_ns for _, stamp_ns in frames}),
@@ -168,6 +174,7 @@ def rows_of(summary: Summary) -> list[tuple[str, str]]:
     troubles = [
         f'skipped ticks {s.skipped_ticks}',
         f'rejected answers {s.rejected_answers}',
+        f'rejected plans {s.rejected_plans}',
         f'stream resets {s.stream_resets}',
     ]
     used = f'{s.frames_planned_from} of {s.frames_received}'
