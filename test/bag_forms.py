@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 
-from wamdiff_ros.evaluation.bag import read_messages, typestore
+from wamdiff_ros.recordings.bag import read_messages, typestore
 
 SQLITE, MCAP = StoragePlugin.SQLITE3, StoragePlugin.MCAP
 FILE, MESSAGE, CHUNK = CompressionMode.FILE, CompressionMode.MESSAGE, CompressionMode.STORAGE

@@ -7,8 +7,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from wamdiff_ros.evaluation.bag import BagWriter, typestore
 from wamdiff_ros.pinhole import Pinhole
+from wamdiff_ros.recordings.bag import BagWriter, typestore
 
 START_NS = 1_000_000_000_000
 NOMINAL, HELD, FALLBACK_STOP = 0, 1, 2

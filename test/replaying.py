@@ -5,10 +5,10 @@ import os
 import numpy as np
 from recording import START_NS, header, image, message, odometry, write
 
-from wamdiff_ros.evaluation.replay_settings import ReplaySettings
-from wamdiff_ros.evaluation.replay_topics import TopicChoice
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
+from wamdiff_ros.recordings.topics import TopicChoice
+from wamdiff_ros.replay.replay_settings import ReplaySettings
 from wamdiff_ros.types import (
     InferenceCounts,
     Plan,

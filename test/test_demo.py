@@ -13,7 +13,7 @@ pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS into the n
 pytest.importorskip('av', reason='needs PyAV to write the video')
 
 from wamdiff_ros import cli
-from wamdiff_ros.evaluation.bag import bag_topics, read_messages
+from wamdiff_ros.recordings.bag import bag_topics, read_messages
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow]
 
@@ -176,7 +176,7 @@ def test_a_number_out_of_range_is_refused_before_anything_starts(call, arguments
 
 def test_images_of_all_cameras_are_dropped_from_the_bag(tmp_path):
     from wamdiff_ros.demo import _drop_images
-    from wamdiff_ros.evaluation.bag import BagWriter
+    from wamdiff_ros.recordings.bag import BagWriter
 
     types = {
         '/front': 'sensor_msgs/msg/CompressedImage',

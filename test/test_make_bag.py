@@ -8,8 +8,8 @@ import pytest
 from replaying import FakeSession, settings
 
 from wamdiff_ros.cli import main
-from wamdiff_ros.evaluation.bag import bag_topics, read_messages
-from wamdiff_ros.evaluation.bag_replay import replay_bag
+from wamdiff_ros.recordings.bag import bag_topics, read_messages
+from wamdiff_ros.replay.bag_replay import replay_bag
 
 
 def counts(bag):

@@ -79,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo and return its exit code."""
-    from .evaluation.bag import BagError
-    from .evaluation.sources import SourceError
-    from .evaluation.video import VideoError
+    from .pictures.video import VideoError
+    from .recordings.bag import BagError
+    from .recordings.sources import SourceError
 
     # A service manager's SIGTERM must clean up as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -187,7 +187,7 @@ def _configuring_failed(diagnostics: bytes | None) -> str:
     """Return why the planner could not configure, '' when nothing says so."""
     if diagnostics is None:
         return ''
-    from .evaluation.bag import typestore
+    from .recordings.bag import typestore
 
     array = typestore().deserialize_cdr(diagnostics, 'diagnostic_msgs/msg/DiagnosticArray')
     errors = [status.message for status in array.status if status.level == DIAGNOSTIC_ERROR]
@@ -211,9 +211,9 @@ def _planner_command(params_file: Path) -> list[str]:
 
 
 def _evaluate(arguments, parameters, source: DemoSource, folder: Path) -> int:
-    from .evaluation.overlay import render_overlay
     from .evaluation.summary import model_note, summarise, to_text
     from .evaluation.summary_page import to_html
+    from .pictures.overlay import render_overlay
 
     note = model_note(
         Path(parameters.get('model_dir') or share_path('models', 'nano')).expanduser()
@@ -257,8 +257,8 @@ def _drive(folder: Path) -> list[tuple[str, str]]:
 
 def _drop_images(bag: Path) -> None:
     """Rewrite the bag without the pictures, which plan.mp4 shows."""
-    from .evaluation.bag import BagWriter, read_serialised
-    from .evaluation.timeline import IMAGE_TYPES
+    from .recordings.bag import BagWriter, read_serialised
+    from .recordings.timeline import IMAGE_TYPES
 
     smaller = bag.with_name('bag_without_images')
     with BagWriter(smaller) as writer:

@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .evaluation.bag import bag_duration_ns, bag_topics
-from .evaluation.sources import image_files
-from .evaluation.timeline import IMAGE_TYPES, TRUTH_TOPIC, read_camera
 from .parameters import Parameters
 from .pinhole import Pinhole
+from .recordings.bag import bag_duration_ns, bag_topics
+from .recordings.sources import image_files
+from .recordings.timeline import IMAGE_TYPES, TRUTH_TOPIC, read_camera
 
 if TYPE_CHECKING:  # the painter imports OpenCV, and every command imports this file
-    from .evaluation.overlay_painter import Shapes
+    from .pictures.overlay_painter import Shapes
 
 SEED, SECONDS = 2, 30.0  # of the route that is driven where none is asked for
 ODOMETRY_TOPIC = '/odometry'

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from . import option_values
 
 if TYPE_CHECKING:  # scipy takes its time, and every command imports this file
-    from .evaluation.sensor_bag import SensorBag
+    from .recordings.sensor_bag import SensorBag
 
 START_NS = 1_000_000_000  # a clock at zero counts as not set
 
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the bags; returns the exit code."""
-    from .evaluation.bag_files import BagError
-    from .evaluation.sources import SourceError
+    from .recordings.bag_files import BagError
+    from .recordings.sources import SourceError
 
     try:
         if arguments.seed is not None:
@@ -73,8 +73,8 @@ def _record_pictures(arguments: argparse.Namespace) -> None:
 
     from tqdm import tqdm
 
-    from .evaluation.sensor_bag import SensorBag
-    from .evaluation.sources import SourceError, read_ego, video_frames
+    from .recordings.sensor_bag import SensorBag
+    from .recordings.sources import SourceError, read_ego, video_frames
 
     source = arguments.images or arguments.video
     ego = arguments.ego or (arguments.images and arguments.images / 'poses.txt')
@@ -103,9 +103,9 @@ def _images(arguments: argparse.Namespace, writer: 'SensorBag'):
     """Yield (time [ns], what writes the picture at a stamp)."""
     from functools import partial
 
-    from .evaluation.sources import image_files, kitti_intrinsics
     from .observation.image_decoding import decode_compressed
     from .pinhole import Pinhole
+    from .recordings.sources import image_files, kitti_intrinsics
 
     files = image_files(arguments.images)
     calib = arguments.images / 'calib.txt'
@@ -134,8 +134,8 @@ def _record_route(seed: int, bag: Path, seconds: float | None) -> None:
     """Let the expert drive the route, and record what its sensors would say."""
     from tqdm import tqdm
 
-    from .evaluation.sensor_bag import SensorBag
     from .parameters import Parameters
+    from .recordings.sensor_bag import SensorBag
     from .simulation.cameras import CAMERAS
     from .simulation.closed_loop import CAMERA, ExpertPlanner, drive_route
     from .simulation.expert import Expert

@@ -8,7 +8,7 @@ from replay_runs import START_NS, STEP_NS, driven, straight, write_bag
 from wamdiff_ros.evaluation.columns import COLUMNS
 from wamdiff_ros.evaluation.metrics import judge, write
 from wamdiff_ros.evaluation.ratings import RatedMoment
-from wamdiff_ros.evaluation.replay_run import read_bag
+from wamdiff_ros.replay.replay_run import read_bag
 
 
 def judged(folder, ticks, moments=()):

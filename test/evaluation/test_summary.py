@@ -5,9 +5,9 @@ import pytest
 import recording
 from recording import FALLBACK_STOP, HELD, NOMINAL, START_NS
 
-from wamdiff_ros.evaluation.bag import BagError
 from wamdiff_ros.evaluation.summary import model_note, summarise, to_text
 from wamdiff_ros.evaluation.summary_page import to_html
+from wamdiff_ros.recordings.bag import BagError
 from wamdiff_ros.types import PlanStatus
 
 MS = 1_000_000

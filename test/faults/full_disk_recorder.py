@@ -4,7 +4,7 @@ import resource
 import sys
 from pathlib import Path
 
-from wamdiff_ros.evaluation.bag import BagError
+from wamdiff_ros.recordings.bag import BagError
 from wamdiff_ros.ros.recorder import RecorderNode, planner_topics
 
 LIMIT_BYTES = 65_536

@@ -20,8 +20,8 @@ from rclpy.serialization import deserialize_message
 from wamdiff_ros.msg import PlannerStatus
 
 from wamdiff_ros.child_process import ChildProcess
-from wamdiff_ros.evaluation.bag import read_messages
 from wamdiff_ros.planning.checks import LIMITS
+from wamdiff_ros.recordings.bag import read_messages
 from wamdiff_ros.ros.qos import RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode, planner_topics
 

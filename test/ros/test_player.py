@@ -11,7 +11,7 @@ from recording import HEIGHT, WIDTH, sensor_bag
 
 pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS')
 
-from wamdiff_ros.evaluation.bag import read_messages
+from wamdiff_ros.recordings.bag import read_messages
 from wamdiff_ros.ros.qos import LATCHED, RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode
 

@@ -11,8 +11,8 @@ pytest.importorskip('rclpy', reason='needs ROS 2')
 
 from rclpy.duration import Duration
 
-from wamdiff_ros.evaluation import bag as bags
-from wamdiff_ros.evaluation.bag import BagError, read_messages
+from wamdiff_ros.recordings import bag as bags
+from wamdiff_ros.recordings.bag import BagError, read_messages
 from wamdiff_ros.ros import recorder as recorders
 from wamdiff_ros.ros.qos import RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode

@@ -18,12 +18,12 @@ from replaying import CAMERA, ODOMETRY, drive, settings
 from wamdiff_ros.msg import PlannedTrajectory
 
 from wamdiff_ros.child_process import ChildProcess
-from wamdiff_ros.evaluation import plan_messages
-from wamdiff_ros.evaluation.bag import read_messages, typestore
-from wamdiff_ros.evaluation.bag_replay import replay_bag
 from wamdiff_ros.message_time import header_ns
 from wamdiff_ros.planning.publication import Publication
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
+from wamdiff_ros.recordings.bag import read_messages, typestore
+from wamdiff_ros.replay import plan_messages
+from wamdiff_ros.replay.bag_replay import replay_bag
 from wamdiff_ros.ros import conversion
 from wamdiff_ros.ros.recorder import RecorderNode, planner_topics
 from wamdiff_ros.types import EgoState, Plan, PlanStatus

@@ -18,8 +18,8 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from std_srvs.srv import Trigger
 
-from wamdiff_ros.evaluation.bag import read_messages
-from wamdiff_ros.evaluation.timeline import read_timeline
+from wamdiff_ros.recordings.bag import read_messages
+from wamdiff_ros.recordings.timeline import read_timeline
 from wamdiff_ros.ros import simulator_node
 from wamdiff_ros.ros.qos import LATCHED, RECORDED
 from wamdiff_ros.ros.recorder import RecorderNode

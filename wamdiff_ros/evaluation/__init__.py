@@ -1,1 +1,1 @@
-"""Recordings: reading and writing bags, metrics, and what a person looks at afterwards."""
+"""Metrics, comparisons and reports: how good plans and checkpoints are."""

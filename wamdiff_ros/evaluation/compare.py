@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print and write; returns the exit code."""
+    from ..replay.replay_run import ReplayError, read_run
     from .metrics import to_json
     from .ratings import RatingsError, read_ratings
     from .replay_comparison import ComparisonError, check_same_data, compare_runs, to_text
-    from .replay_run import ReplayError, read_run
     from .report_page import to_html
     from .run_metrics import judge_run
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ..replay.replay_run import BagReplay
 from . import tick_values
 from .columns import COLUMNS, RANKED
 from .distribution import Distribution
 from .ratings import RatedMoment
-from .replay_run import BagReplay
 
 FORMAT, VERSION = 'wamdiff-metrics', 1
 DECIMALS = 6

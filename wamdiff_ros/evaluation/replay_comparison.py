@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..replay.replay_run import ReplayRun
 from .bootstrap import Estimate, RouteBootstrap
 from .columns import BY_NAME, COLUMNS, RANKED, Column
-from .replay_run import ReplayRun
 from .run_metrics import SEGMENT_S, JudgedRun, segments_of, units
 
 SEGMENTS = 10  # listed in each direction

@@ -8,12 +8,12 @@ import cv2
 import numpy as np
 
 from ..pinhole import Pinhole
+from ..replay.replay_run import BagReplay, read_bag
 from .columns import RANKED
 from .displacement import offsets_in
 from .footprints import footprint_corners
 from .page import BLUE, GREEN
 from .plain_text import plain
-from .replay_run import BagReplay, read_bag
 from .report_plots import line, points_of
 from .run_metrics import JudgedRun
 

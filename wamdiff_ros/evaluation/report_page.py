@@ -9,6 +9,7 @@ from html import escape
 
 import numpy as np
 
+from ..replay.replay_run import ReplayRun
 from .bootstrap import Estimate
 from .columns import BY_NAME, COLUMNS, PRIMARY, RANKED, Column
 from .displacement import HORIZONS_S
@@ -16,7 +17,6 @@ from .metrics import BagMetrics
 from .page import cards, document, stage_bars, table
 from .plain_text import plain
 from .replay_comparison import ReplayComparison, SegmentDifference, compare_runs, interval
-from .replay_run import ReplayRun
 from .report_cases import cases
 from .report_plots import curves, shares, sparkline
 from .report_script import SCRIPT, STYLE

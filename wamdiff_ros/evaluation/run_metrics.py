@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..replay.replay_run import ReplayError, ReplayRun, read_bag
 from .bootstrap import Estimate, RouteBootstrap
 from .columns import COLUMNS
 from .latency import Latency, latency_of
 from .metrics import BagMetrics, Judged, judge
 from .ratings import RatedMoment
-from .replay_run import ReplayError, ReplayRun, read_bag
 
 SEGMENT_S = 10.0
 ENOUGH_BAGS = 8

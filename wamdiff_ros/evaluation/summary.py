@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from ..message_time import header_ns, nanoseconds
+from ..recordings.bag import BagError, bag_topics, read_messages
+from ..recordings.timeline import IMAGE_TYPES
 from ..types import PlanStatus
-from .bag import BagError, bag_topics, read_messages
 from .distribution import Distribution
 from .plain_text import plain
-from .timeline import IMAGE_TYPES
 
 STATUS_TYPE = 'wamdiff_ros/msg/PlannerStatus'
 TRAJECTORY_TYPE = 'wamdiff_ros/msg/PlannedTrajectory'

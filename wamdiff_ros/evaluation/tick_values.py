@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 import numpy as np
 
+from ..replay.replay_run import PLAN_STEP_S, PLAN_TIMES_S, TRUTH_PLACES, BagReplay
 from . import comfort, displacement, nuscenes
 from .columns import BY_NAME
 from .consistency import shifts_m
 from .navsim import HORIZON_S, extended_pdm_score, pdm_score
 from .rater_feedback import POINTS, RATE_HZ, rater_feedback_score
 from .ratings import RatedMoment
-from .replay_run import PLAN_STEP_S, PLAN_TIMES_S, TRUTH_PLACES, BagReplay
 
 STEPS = round(HORIZON_S / PLAN_STEP_S) + 1  # of a plan that NAVSIM judges, with t0
 HISTORY_S = 1.5  # of driving before a plan, for history comfort

@@ -1,7 +1,7 @@
 """A plan as shapes in space: the one drawing that RViz, Foxglove, the overlay and the viewer show.
 
 Points are [m] in the frame of the plan's positions, z up. Knows no messages and no pixels:
-`ros/markers.py` makes markers of the shapes, `evaluation/figure_painter.py` pictures.
+`ros/markers.py` makes markers of the shapes, `pictures/figure_painter.py` pictures.
 """
 
 import textwrap

@@ -16,12 +16,12 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
-from ..evaluation.overlay_painter import VIDEO_WIDTH, Instant, OverlayPainter, scaled
 from ..observation.camera_info import pinhole_of
 from ..observation.image_decoding import ImageError
 from ..observation.not_ready import NotReady
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Parameters
+from ..pictures.overlay_painter import VIDEO_WIDTH, Instant, OverlayPainter, scaled
 from ..pinhole import Pinhole
 from ..planning.figure import Footprint, drawn_plan, in_base
 from ..types import EgoState

@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 from wamdiff_ros.msg import NavigationCommand
 
-from ..evaluation.bag import BagError
-from ..evaluation.sources import SourceError, read_ego, straight_ego
+from ..recordings.bag import BagError
+from ..recordings.sources import SourceError, read_ego, straight_ego
 from .conversion import time_message
 from .qos import LATCHED, SENSOR_OUT
 from .sources import (

@@ -24,7 +24,7 @@ from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import Subscription
 
-from ..evaluation.bag import BagError, BagWriter
+from ..recordings.bag import BagError, BagWriter
 from .qos import RECORDED
 from .sources import message_type
 

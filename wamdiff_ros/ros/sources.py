@@ -13,10 +13,10 @@ from nav_msgs.msg import Odometry
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from ..evaluation import sources
-from ..evaluation.bag import BagReader, read_serialised
-from ..evaluation.sources import SourceError
 from ..message_time import header_ns
+from ..recordings import sources
+from ..recordings.bag import BagReader, read_serialised
+from ..recordings.sources import SourceError
 from ..types import EgoState
 from .conversion import time_message
 

@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Drive, print and write the score; returns the exit code."""
     try:
-        from ..evaluation.video import VideoError
         from ..model.config import CheckpointError
+        from ..pictures.video import VideoError
         from ..runtime.quantisation import QuantisationError
         from .screen import GraphicsError
     except ImportError as error:

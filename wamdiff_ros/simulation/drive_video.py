@@ -7,14 +7,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ..evaluation.overlay_painter import (
+from ..pictures.overlay_painter import (
     PANEL_HEIGHT,
     VIDEO_WIDTH,
     Instant,
     OverlayPainter,
     scaled,
 )
-from ..evaluation.video import VideoWriter
+from ..pictures.video import VideoWriter
 from ..planning.figure import DrawnPlan
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed

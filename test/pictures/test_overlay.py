@@ -8,10 +8,10 @@ from recording import HEIGHT, START_NS, WIDTH, trajectory
 pytest.importorskip('av', reason='needs PyAV to write videos')
 import av
 
-from wamdiff_ros.evaluation.bag import BagError
-from wamdiff_ros.evaluation.overlay import render_overlay
-from wamdiff_ros.evaluation.overlay_painter import FAULT_RGB, PANEL_HEIGHT, VIDEO_WIDTH
-from wamdiff_ros.evaluation.timeline import read_timeline
+from wamdiff_ros.pictures.overlay import render_overlay
+from wamdiff_ros.pictures.overlay_painter import FAULT_RGB, PANEL_HEIGHT, VIDEO_WIDTH
+from wamdiff_ros.recordings.bag import BagError
+from wamdiff_ros.recordings.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 
 SPEED_MPS = 8.0

@@ -8,7 +8,7 @@ from typing import Any
 from ..observation.frame_buffer import EncodedFrame
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Parameters
-from .recording import Recording
+from ..recordings.recording import Recording
 
 
 class Feed:

@@ -12,10 +12,10 @@ from typing import Any
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Parameters
 from ..planning.publication import Publication, PublicationPolicy
+from ..recordings.recording import Recording
 from ..runtime.stream import PlanningStream, Session, StreamOutcome
 from ..types import Command, EgoState, PlanStatus, SceneDescription, StageTimings
 from .feed import Feed
-from .recording import Recording
 
 
 @dataclass(frozen=True, eq=False)

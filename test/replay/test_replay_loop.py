@@ -23,13 +23,13 @@ from replaying import (
     settings,
 )
 
-from wamdiff_ros.evaluation.bag import BagError, read_messages
-from wamdiff_ros.evaluation.bag_replay import replay_bag
 from wamdiff_ros.observation import messages
 from wamdiff_ros.observation.not_ready import NotReady
 from wamdiff_ros.observation.synchronizer import Synchronizer
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.planning.publication import PublicationPolicy
+from wamdiff_ros.recordings.bag import BagError, read_messages
+from wamdiff_ros.replay.bag_replay import replay_bag
 from wamdiff_ros.types import Command
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import __version__
 from ..parameters import Parameters, ros_fields
+from ..recordings.topics import TopicChoice
 from ..share import share_path
-from .replay_topics import TopicChoice
 
 FORMAT, VERSION = 'wamdiff-replay', 1
 VERSIONS_OF = ('torch', 'numpy', 'scipy', 'opencv-python-headless', 'rosbags', 'tokenizers')

@@ -10,16 +10,17 @@ from typing import Any
 import cv2
 from tqdm import tqdm
 
+from ..evaluation import metrics
 from ..message_time import header_ns
 from ..observation.image_decoding import ImageError
 from ..parameters import Parameters
 from ..pinhole import Pinhole
+from ..recordings.bag import BagReader, BagWriter, typestore
+from ..recordings.bag_files import BagError
+from ..recordings.recording import NOTES, Recording
 from ..runtime.stream import Session
-from . import metrics, plan_messages
-from .bag import BagReader, BagWriter, typestore
-from .bag_files import BagError
+from . import plan_messages
 from .ground_truth import GroundTruth
-from .recording import NOTES, Recording
 from .replay_loop import ReplayLoop
 from .replay_run import read_bag
 from .replay_settings import ReplaySettings

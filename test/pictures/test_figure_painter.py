@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from drawn_plans import EGO, plan, publication
 
-from wamdiff_ros.evaluation.figure_painter import above_camera, ground, paint, paint_views
-from wamdiff_ros.evaluation.overlay_painter import Instant, OverlayPainter
+from wamdiff_ros.pictures.figure_painter import above_camera, ground, paint, paint_views
+from wamdiff_ros.pictures.overlay_painter import Instant, OverlayPainter
 from wamdiff_ros.pinhole import Pinhole
 from wamdiff_ros.planning.figure import COMPACT_CAR, EDGE_RGB, drawn_plan, in_base, plan_figure
 from wamdiff_ros.types import PlanStatus

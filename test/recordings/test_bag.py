@@ -4,8 +4,8 @@ import shutil
 import numpy as np
 import pytest
 
-from wamdiff_ros.evaluation import bag as bags
-from wamdiff_ros.evaluation.bag import BagError, BagWriter, bag_topics, read_messages, typestore
+from wamdiff_ros.recordings import bag as bags
+from wamdiff_ros.recordings.bag import BagError, BagWriter, bag_topics, read_messages, typestore
 
 
 def navigation_command(command, stamp_s):

@@ -10,7 +10,7 @@ import pytest
 from recording import START_NS, image, write
 from replaying import CAMERA, DEADLY_GREY, drive, drive_bag, load_fake, settings
 
-from wamdiff_ros.evaluation.fleet import FleetError, jobs_for, run_on_ray, run_serially
+from wamdiff_ros.replay.fleet import FleetError, jobs_for, run_on_ray, run_serially
 
 ROOT = Path(__file__).parents[2]
 NOT_REPEATED = ('timings.jsonl',)

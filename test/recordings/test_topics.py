@@ -1,8 +1,8 @@
 import pytest
 
-from wamdiff_ros.evaluation.bag_files import BagError
-from wamdiff_ros.evaluation.replay_topics import TopicChoice, choose_topics
 from wamdiff_ros.parameters import Parameters
+from wamdiff_ros.recordings.bag_files import BagError
+from wamdiff_ros.recordings.topics import TopicChoice, choose_topics
 
 RAW, COMPRESSED = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 ODOMETRY = 'nav_msgs/msg/Odometry'

@@ -2,8 +2,8 @@
 
 from replaying import drive_bag, settings
 
-from wamdiff_ros.evaluation.bag_replay import replay_bag
-from wamdiff_ros.evaluation.replay import load_session
+from wamdiff_ros.replay.bag_replay import replay_bag
+from wamdiff_ros.replay.replay import load_session
 
 
 def test_a_recording_gives_the_same_bytes_in_any_session_and_order(tmp_path):

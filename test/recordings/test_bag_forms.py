@@ -8,7 +8,7 @@ import pytest
 from bag_forms import CHUNK, FILE, MCAP, MESSAGE, SQLITE
 from recording import START_NS, header, image, message, odometry, sensor_bag, write
 
-from wamdiff_ros.evaluation.bag import ZSTD_MAGIC, BagError, BagReader, bag_topics, read_messages
+from wamdiff_ros.recordings.bag import ZSTD_MAGIC, BagError, BagReader, bag_topics, read_messages
 
 FORMS = {
     'sqlite3': lambda path, m: bag_forms.write(path, m, SQLITE),

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wamdiff_ros.evaluation.sources import (
+from wamdiff_ros.recordings.sources import (
     SourceError,
     comma_ego,
     csv_ego,

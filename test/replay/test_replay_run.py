@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from replay_runs import dump, straight, write_run
 
-from wamdiff_ros.evaluation.replay_run import TRUTH_PLACES, ReplayError, read_bag, read_run
+from wamdiff_ros.replay.replay_run import TRUTH_PLACES, ReplayError, read_bag, read_run
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay, print and write the results; returns the exit code."""
     from ..model.config import CheckpointError
     from ..planning.prompts import PromptError
-    from .bag_files import BagError
+    from ..recordings.bag_files import BagError
     from .fleet import FleetError
 
     try:
@@ -112,8 +112,8 @@ def load_session(parameters: Parameters) -> Any:
 
 
 def _settings(arguments: argparse.Namespace) -> 'ReplaySettings':
+    from ..recordings.topics import TopicChoice
     from .replay_settings import ReplaySettings, checkpoint_sha256, model_dir
-    from .replay_topics import TopicChoice
 
     values = read_parameters(arguments.params) if arguments.params else {}
     if arguments.model is not None:

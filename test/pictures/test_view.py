@@ -5,8 +5,8 @@ import recording
 from recording import START_NS, trajectory
 
 from wamdiff_ros.cli import main
-from wamdiff_ros.evaluation.timeline import read_timeline
-from wamdiff_ros.evaluation.view import figure_at
+from wamdiff_ros.pictures.view import figure_at
+from wamdiff_ros.recordings.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 
 SPEED_MPS = 8.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..parameters import Parameters
-from .bag_files import BagError, is_bag
+from ..recordings.bag_files import BagError, is_bag
 from .bag_replay import make_room, read_info, replay_bag, write_json
 from .replay_settings import ReplaySettings
 

@@ -11,9 +11,9 @@ from scipy.spatial.transform import Rotation
 from ..pinhole import Pinhole
 from ..types import Command, EgoState
 from .bag import BagWriter
-from .plan_messages import header, message, pose
-from .replay_topics import ACCELERATION, COMMAND, ODOMETRY
+from .plain_messages import header, message, pose
 from .timeline import TRUTH_TOPIC
+from .topics import ACCELERATION, COMMAND, ODOMETRY
 
 IMAGE, CAMERA_INFO = '/camera/front/image', '/camera/front/camera_info'
 CAMERA_FRAME = 'camera_front_optical'

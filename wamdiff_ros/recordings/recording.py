@@ -21,8 +21,8 @@ from ..parameters import Parameters
 from ..pinhole import Pinhole
 from .bag import BagReader
 from .bag_files import BagError
-from .replay_topics import IMAGE_TYPES, TopicChoice, choose_topics
 from .timeline import TRUTH_TOPIC
+from .topics import IMAGE_TYPES, TopicChoice, choose_topics
 
 CAMERA_INFO_TYPE, TRANSFORM_TYPE = 'sensor_msgs/msg/CameraInfo', 'tf2_msgs/msg/TFMessage'
 NEIGHBOURS = 10  # on each side, whose median a stamp has to be near to

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..planning.figure import Shape
-    from .timeline import PublishedPlan, Timeline
+    from ..recordings.timeline import PublishedPlan, Timeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw, and return the exit code."""
-    from .bag import BagError
+    from ..recordings.bag import BagError
 
     try:
         drawn = _draw(args)
@@ -62,9 +62,9 @@ def _draw(args: argparse.Namespace) -> int:
     from PIL import Image
     from tqdm import tqdm
 
-    from .bag import BagError
+    from ..recordings.bag import BagError
+    from ..recordings.timeline import read_timeline
     from .figure_painter import paint_views
-    from .timeline import read_timeline
 
     timeline = read_timeline(args.bag, odometry_topic=args.odometry, needs_images=False)
     if not timeline.plans:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from .bag_files import BagError
+from ..recordings.bag_files import BagError
 from .bag_replay import read_info, write_json
 from .fleet import Job, JobResult
 from .replay_settings import ReplaySettings

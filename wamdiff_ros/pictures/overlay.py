@@ -16,8 +16,9 @@ from ..message_time import header_ns
 from ..observation.image_decoding import decode_compressed, decode_raw
 from ..pinhole import Pinhole
 from ..planning.figure import DrawnPlan
+from ..recordings.bag import BagError, read_messages
+from ..recordings.timeline import Timeline, read_timeline
 from ..types import PlanStatus
-from .bag import BagError, read_messages
 from .overlay_painter import (
     PANEL_HEIGHT,
     VIDEO_WIDTH,
@@ -26,7 +27,6 @@ from .overlay_painter import (
     Shapes,
     scaled,
 )
-from .timeline import Timeline, read_timeline
 from .video import VideoWriter
 
 SILENT_AFTER_NS = 1_000_000_000  # a plan that nobody renewed for so long is no longer shown

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mutations import mutations
 from recording import image, odometry
 
-from wamdiff_ros.evaluation.bag import BagError, BagReader, BagWriter, read_messages, typestore
-from wamdiff_ros.evaluation.sources import SourceError, read_ego
+from wamdiff_ros.recordings.bag import BagError, BagReader, BagWriter, read_messages, typestore
+from wamdiff_ros.recordings.sources import SourceError, read_ego
 
 in_one_folder = settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -3,7 +3,7 @@
 Topics are those of a node `planner` in the root namespace.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from scipy.spatial.transform import Rotation
 from ..message_time import header_ns, nanoseconds
 from ..planning.publication import Publication
 from ..planning.trajectory import to_fixed
+from ..recordings.bag import typestore
+from ..recordings.plain_messages import duration, header, message, pose, time
 from ..runtime.stream import Session
 from ..types import EgoState, InferenceCounts, PlanStatus
-from .bag import typestore
 from .ground_truth import STEP_NS
 from .replay_loop import ReplayedTick
 
@@ -50,7 +51,7 @@ def tick_messages(
                 'wamdiff_ros/msg/SceneDescription',
                 header=header(said.t0_ns, said.base_frame),
                 sequence=tick.tick + 1,
-                age=_duration(tick.now_ns - said.t0_ns),
+                age=duration(tick.now_ns - said.t0_ns),
                 text=said.text,
                 sections=[
                     message('wamdiff_ros/msg/SceneSection', name=name, text=text)
@@ -59,11 +60,6 @@ def tick_messages(
                 truncated=said.truncated,
             ),
         )
-
-
-def message(name: str, /, **fields: Any) -> Any:
-    """Return a message of the type store; every field has to be given."""
-    return typestore().types[name](**fields)
 
 
 def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: bool) -> Any:
@@ -84,7 +80,7 @@ def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: 
     points = [
         message(
             'wamdiff_ros/msg/TrajectoryPoint',
-            time_from_start=_duration(time_ns),
+            time_from_start=duration(time_ns),
             pose=pose(position_m, quaternion),
             speed_mps=speed,
             acceleration_mps2=acceleration,
@@ -98,8 +94,8 @@ def planned_trajectory(publication: Publication, sequence: int, in_fixed_frame: 
         header=header(plan.t0_ns, ego.fixed_frame if in_fixed_frame else ego.base_frame),
         sequence=sequence,
         status=_STATUS[publication.status],
-        age=_duration(publication.age_ns),
-        valid_until=_time(publication.valid_until_ns),
+        age=duration(publication.age_ns),
+        valid_until=time(publication.valid_until_ns),
         candidate_index=0,
         points=points,
     )
@@ -138,8 +134,8 @@ def _status(tick: ReplayedTick, session: Session, counters: dict[str, int]) -> A
         'tick': tick.tick + 1,
         'state': tick.publication.status.value,
         'reason': tick.reason,
-        't0': _time(plan.t0_ns if plan else 0),
-        'deadline_slack': _duration(0),
+        't0': time(plan.t0_ns if plan else 0),
+        'deadline_slack': duration(0),
         'stages': [],  # wall time belongs to timings.jsonl
         **asdict(result.counts if result else InferenceCounts()),
         'cut_short': result is not None and result.cut_short,
@@ -159,32 +155,6 @@ def _stamped_path(t0_ns: int, frame_id: str, poses) -> Any:
         for stamp_ns, place in poses
     ]
     return message('nav_msgs/msg/Path', header=header(t0_ns, frame_id), poses=stamped)
-
-
-def pose(position_m: Sequence[float], quaternion: Sequence[float]) -> Any:
-    """Return a Pose of x, y, z [m] and x, y, z, w."""
-    x, y, z = position_m
-    qx, qy, qz, qw = quaternion
-    return message(
-        'geometry_msgs/msg/Pose',
-        position=message('geometry_msgs/msg/Point', x=x, y=y, z=z),
-        orientation=message('geometry_msgs/msg/Quaternion', x=qx, y=qy, z=qz, w=qw),
-    )
-
-
-def header(stamp_ns: int, frame_id: str) -> Any:
-    """Return a Header."""
-    return message('std_msgs/msg/Header', stamp=_time(stamp_ns), frame_id=frame_id)
-
-
-def _time(time_ns: int) -> Any:
-    sec, nanosec = divmod(time_ns, 10**9)
-    return message('builtin_interfaces/msg/Time', sec=sec, nanosec=nanosec)
-
-
-def _duration(duration_ns: int) -> Any:
-    sec, nanosec = divmod(duration_ns, 10**9)
-    return message('builtin_interfaces/msg/Duration', sec=sec, nanosec=nanosec)
 
 
 def _at_origin(ego: EgoState) -> EgoState:

@@ -9,10 +9,10 @@ from recording import write
 from replaying import CAMERA, FakeSession, drive, drive_bag
 
 from wamdiff_ros.cli import main
-from wamdiff_ros.evaluation import fleet, replay
-from wamdiff_ros.evaluation.bag import bag_topics, read_messages
-from wamdiff_ros.evaluation.replay_run import read_bag, read_run
-from wamdiff_ros.evaluation.timeline import read_timeline
+from wamdiff_ros.recordings.bag import bag_topics, read_messages
+from wamdiff_ros.recordings.timeline import read_timeline
+from wamdiff_ros.replay import fleet, replay
+from wamdiff_ros.replay.replay_run import read_bag, read_run
 
 NOT_REPEATED = ('machine.json', 'timings.jsonl')
 

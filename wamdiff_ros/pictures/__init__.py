@@ -1,0 +1,1 @@
+"""What a person looks at: plans drawn into camera pictures and from above; videos."""
