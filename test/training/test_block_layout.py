@@ -44,6 +44,18 @@ def prompt(length: int, following: int) -> Prompt:
     return Prompt(tuple(range(1, length + 1)), torch.arange(length).expand(3, -1), following, ())
 
 
+@pytest.mark.parametrize('share', (0.0, 0.4, 1.0))
+def test_a_share_of_noisy_blocks_is_fully_masked(share):
+    answer, random = list(range(4 * 8)), np.random.default_rng(0)
+    whole = []
+    for _ in range(200):
+        noisy, noise = layout.add_noise(answer, 8, MASK, 2, random, share)
+        whole += (
+            (noisy.reshape(-1, 8) == MASK).all(axis=1) & (noise.reshape(-1, 8)[:, 0] == 1)
+        ).tolist()
+    assert np.mean(whole) == pytest.approx(share, abs=0.05)
+
+
 def test_masked_slots_are_labelled_with_their_own_token_and_share_out_the_answer():
     answer = layout.fill_answer(range(10, 21), EOS, 4)
     noisy, noise = layout.add_noise(answer, 4, MASK, 2, np.random.default_rng(0))

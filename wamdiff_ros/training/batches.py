@@ -85,6 +85,7 @@ class Layout:
     block_size: int
     noisy_copies: int = 1
     teacher_block_size: int | None = None
+    fully_masked: float = 0.0
 
 
 class Examples:
@@ -222,7 +223,14 @@ class Batches:
             return lay_out_tokens(prompts, [e.answer for e in examples], eos)
         answers = [fill_answer(e.answer, eos, layout.block_size) for e in examples]
         noised = [
-            add_noise(answer, layout.block_size, config.mask_token_id, layout.noisy_copies, random)
+            add_noise(
+                answer,
+                layout.block_size,
+                config.mask_token_id,
+                layout.noisy_copies,
+                random,
+                layout.fully_masked,
+            )
             for answer, random in zip(answers, randoms, strict=True)
         ]
         noisy, noise = zip(*noised, strict=True)

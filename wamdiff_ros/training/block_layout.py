@@ -163,15 +163,18 @@ def add_noise(
     mask_token_id: int,
     copies: int,
     random: np.random.Generator,
+    fully_masked: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return noisy copies [copies, a] of a filled answer, and each token's noise level t.
 
     A token is masked with the probability of its block's level; levels are stratified over the
-    blocks of each copy.
+    blocks of each copy, but for a share `fully_masked` of all blocks, whose level is 1.
     """
     clean = np.asarray(answer, np.int64)
     blocks = len(clean) // block_size
     levels = np.stack([stratified_noise(blocks, random) for _ in range(copies)])
+    if fully_masked:
+        levels = np.where(random.random(levels.shape) < fully_masked, 1.0, levels)
     noise = levels.repeat(block_size, axis=1)
     return np.where(random.random(noise.shape) <= noise, mask_token_id, clean), noise
 

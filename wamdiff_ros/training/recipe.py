@@ -54,6 +54,9 @@ class Recipe:
     confidence_threshold: float = 0.0  # from which a slot is sure, likewise
     unmasking: str = ''  # a rule of decoding/unmasking.py, likewise
     noisy_copies: int = 1  # per clean answer
+    # Share of noisy blocks without any token to see. Decoding in few steps begins every block so,
+    # and evenly spread noise hardly ever does.
+    fully_masked: float = 0.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # Share of planning samples whose prompt shows no forward acceleration: the expert's gives away
     # what it is about to do, and a model that leans on it never leaves a standstill.
@@ -114,7 +117,7 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'confidence_threshold', 'hide_acceleration', 'warm_up_from', 'decay_to',
+            'confidence_threshold', 'fully_masked', 'hide_acceleration', 'warm_up_from', 'decay_to',
             'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')

@@ -91,6 +91,7 @@ class Trainer:
                 recipe.block_size,
                 recipe.noisy_copies,
                 self.teacher.block_size if self.teacher else None,
+                recipe.fully_masked,
             ),
             recipe.batch,
             recipe.seed,
