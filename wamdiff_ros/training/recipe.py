@@ -117,8 +117,8 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'confidence_threshold', 'fully_masked', 'hide_acceleration', 'warm_up_from', 'decay_to',
-            'distillation_share', 'beta',
+            'confidence_threshold', 'fully_masked', 'hide_acceleration', 'warm_up_from',
+            'decay_to', 'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
         self._insist('betas', all(0 <= b < 1 for b in self.betas), 'two numbers in 0 … 1')
