@@ -127,13 +127,9 @@ class Examples:
         index: int,
         task: str,
         size: tuple[int, int] | None,
-        hide_acceleration: bool = False,
     ) -> Example:
         """Return record `index` as an example of `task`, images resized to `size` (w, h)."""
         record = self.records[index]
-        if hide_acceleration and isinstance(record, DrivingRecord):
-            shown = (0.0, record.acceleration_base_mps2[1])
-            record = replace(record, acceleration_base_mps2=shown)
         conversation = conversations_of(record, self._templates, task)
         if self.features is not None:
             features, patches = self.features[index], ()
@@ -161,7 +157,6 @@ class Batches:
         *,
         image_sizes: tuple[tuple[int, int], ...] = (),
         micro_batch: int = 0,
-        hide_acceleration: float = 0.0,
         emphasis: Mapping[str, int] | None = None,
         rank: int = 0,
         processes: int = 1,
@@ -177,7 +172,6 @@ class Batches:
         self.examples, self.layout, self.seed = examples, layout, seed
         self._batch = {task: count for task, count in batch.items() if count}
         self._image_sizes, self._micro_batch = image_sizes, micro_batch
-        self._hide_acceleration = hide_acceleration
         self._indexes = _emphasised(examples.records, emphasis or {})
         self._rank, self._processes = rank, processes
 
@@ -202,14 +196,8 @@ class Batches:
 
     def _batch_of(self, task: str, places: range, share: float, size) -> TaskBatch:
         """Build the batch of samples at `places` in the endless sequence of samples."""
-        hidden = [
-            task == 'planning'
-            and np.random.default_rng((self.seed, 3, place)).random() < self._hide_acceleration
-            for place in places
-        ]
         examples = tuple(
-            self.examples.example(self.record_at(place), task, size, hide)
-            for place, hide in zip(places, hidden, strict=True)
+            self.examples.example(self.record_at(place), task, size) for place in places
         )
         randoms = [np.random.default_rng((self.seed, 1, place)) for place in places]
         return TaskBatch(

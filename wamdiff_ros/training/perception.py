@@ -25,7 +25,7 @@ COMMANDS = tuple(Command)
 # Waypoints are learnt in units of about their spread [m], per waypoint: forward, left. To the left
 # a third of it: ten centimetres across decide whether a vehicle stays in its lane.
 SCALE_M = np.array([0.5, 0.1]) + np.outer(np.arange(1, 9) / 8, (12.0, 2.0))
-STATE = 4 + len(COMMANDS)  # speed, acceleration forward and left, standing still; the command
+STATE = 2 + len(COMMANDS)  # speed, standing still; the command
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,8 @@ def seen(records: Sequence[DrivingRecord], rows: int, columns: int) -> Seen:
     state = np.zeros((len(records), STATE), np.float32)
     for row, record in enumerate(records):
         speed = record.velocity_base_mps[0]
-        state[row, :4] = (
-            speed / 10,
-            record.acceleration_base_mps2[0] / 3,
-            record.acceleration_base_mps2[1] / 3,
-            speed < 0.1,
-        )
-        state[row, 4 + COMMANDS.index(record.command)] = 1
+        state[row, :2] = speed / 10, speed < 0.1
+        state[row, 2 + COMMANDS.index(record.command)] = 1
     waypoints = np.stack([np.asarray(r.waypoints_base_m) / SCALE_M for r in records])
     return Seen(
         torch.from_numpy(state),

@@ -58,9 +58,6 @@ class Recipe:
     # and evenly spread noise hardly ever does.
     fully_masked: float = 0.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
-    # Share of planning samples whose prompt shows no forward acceleration: the expert's gives away
-    # what it is about to do, and a model that leans on it never leaves a standstill.
-    hide_acceleration: float = 0.0
     # How many times as often records are drawn that hold an object, by its name: {cyclist: 4}.
     emphasis: Mapping[str, int] = field(default_factory=dict)
     # [width, height] in pixels that all cameras are resized to; each step draws one. None: as the
@@ -117,8 +114,8 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'confidence_threshold', 'fully_masked', 'hide_acceleration', 'warm_up_from',
-            'decay_to', 'distillation_share', 'beta',
+            'confidence_threshold', 'fully_masked', 'warm_up_from', 'decay_to',
+            'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
         self._insist('betas', all(0 <= b < 1 for b in self.betas), 'two numbers in 0 … 1')

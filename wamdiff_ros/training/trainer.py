@@ -97,7 +97,6 @@ class Trainer:
             recipe.seed,
             image_sizes=recipe.image_sizes,
             micro_batch=recipe.micro_batch,
-            hide_acceleration=recipe.hide_acceleration,
             emphasis=recipe.emphasis,
             rank=rank,
             processes=self.accelerator.num_processes,
