@@ -6,6 +6,7 @@ from recording import START_NS, trajectory
 
 from wamdiff_ros.cli import main
 from wamdiff_ros.pictures.view import figure_at
+from wamdiff_ros.planning.figure import COMPACT_CAR
 from wamdiff_ros.recordings.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 
@@ -40,7 +41,7 @@ def drive(odometry=True):
 
 
 def shapes_at(timeline, at_ns):
-    return {shape.layer: shape for shape in figure_at(timeline, at_ns)}
+    return {shape.layer: shape for shape in figure_at(timeline, at_ns, COMPACT_CAR)}
 
 
 def test_one_picture_per_instant_named_after_its_time(tmp_path, capsys):
@@ -52,6 +53,18 @@ def test_one_picture_per_instant_named_after_its_time(tmp_path, capsys):
     pictures = [cv2.imread(str(tmp_path / 'out' / name)) for name in names]
     assert pictures[0].shape == (640, 1360, 3)
     assert (pictures[0] != pictures[2]).any()
+
+
+def test_the_vehicle_is_drawn_as_large_as_the_parameters_say(tmp_path):
+    bag = recording.write(tmp_path / 'bag', drive())
+    file = tmp_path / 'truck.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    vehicle_length_m: 9.0\n')
+    drawn = []
+    for options in ([], ['--params', str(file)]):
+        out = tmp_path / f'out_{len(options)}'
+        assert main(['view', str(bag), '--out', str(out), '--every', '9', *options]) == 0
+        drawn.append(cv2.imread(str(out / '00000.00s.png')))
+    assert (drawn[0] != drawn[1]).any()
 
 
 def test_a_plan_that_is_held_moves_towards_the_vehicle_and_loses_its_candidates(tmp_path):

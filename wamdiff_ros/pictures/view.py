@@ -16,10 +16,12 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..parameter_values import ParameterError
+
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..planning.figure import Shape
+    from ..planning.figure import Footprint, Shape
     from ..recordings.timeline import PublishedPlan, Timeline
 
 
@@ -42,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--odometry', default='/odometry', metavar='TOPIC', help='odometry topic (%(default)s)'
     )
+    parser.add_argument(
+        '--params', type=Path, metavar='FILE',
+        help="parameter file of the planner, for the vehicle's size (a compact car's)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         drawn = _draw(args)
-    except (BagError, OSError) as error:
+    except (BagError, ParameterError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
     print(f'{drawn} pictures in {args.out}')
@@ -62,10 +68,15 @@ def _draw(args: argparse.Namespace) -> int:
     from PIL import Image
     from tqdm import tqdm
 
+    from ..parameter_file import read_parameters
+    from ..parameters import Parameters
+    from ..planning.figure import Footprint
     from ..recordings.bag import BagError
     from ..recordings.timeline import read_timeline
     from .figure_painter import paint_views
 
+    values = read_parameters(args.params) if args.params else {}
+    footprint = Footprint.of(Parameters.from_mapping(values))
     timeline = read_timeline(args.bag, odometry_topic=args.odometry, needs_images=False)
     if not timeline.plans:
         raise BagError(f'{args.bag}: holds no wamdiff_ros/PlannedTrajectory')
@@ -77,18 +88,18 @@ def _draw(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     for index in tqdm(range(count), 'drawing', unit='picture', disable=None):
         at_s = args.start + index * args.every
-        shapes = figure_at(timeline, first_ns + round(at_s * 1e9))
+        shapes = figure_at(timeline, first_ns + round(at_s * 1e9), footprint)
         Image.fromarray(paint_views(shapes)).save(args.out / f'{at_s:08.2f}s.png')
     return count
 
 
-def figure_at(timeline: 'Timeline', time_ns: int) -> 'tuple[Shape, ...]':
+def figure_at(timeline: 'Timeline', time_ns: int, footprint: 'Footprint') -> 'tuple[Shape, ...]':
     """Return the shapes of the plan in force at the time, in the vehicle's base frame then.
 
     Where odometry does not tell where the vehicle is, that is the frame at the plan's t0. Raises
     LookupError before the first plan.
     """
-    from ..planning.figure import COMPACT_CAR, DrawnPlan, plan_figure
+    from ..planning.figure import DrawnPlan, plan_figure
 
     plan = timeline.plan_at(time_ns)
     if plan is None:
@@ -98,7 +109,7 @@ def figure_at(timeline: 'Timeline', time_ns: int) -> 'tuple[Shape, ...]':
     others = [_place(timeline, other, plan, time_ns)[0] for other in _candidates(timeline, plan)]
     return plan_figure(
         DrawnPlan(plan.status, age_s, plan.time_s, plan.speed_mps, positions_m, headings),
-        COMPACT_CAR,
+        footprint,
         others,
         _reason(timeline, plan),
         timeline.description_at(time_ns),
