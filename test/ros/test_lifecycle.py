@@ -39,7 +39,11 @@ def test_setting_a_good_value_mends_it(bench, manual):
 @pytest.mark.parametrize(
     ('name', 'value', 'reason'),
     [
-        ('unmasking', 'wild', "unmasking: 'wild' is not one of dynamic, static, sequential"),
+        (
+            'unmasking',
+            'wild',
+            "unmasking: 'wild' is not one of checkpoint, dynamic",
+        ),
         ('cameras', ['front', 'front'], "cameras: ['front', 'front'] names a camera twice"),
         ('deadline_s', 0.5, 'deadline_s: 0.5 s is longer than one period'),
         ('rate_hz', 'fast', "rate_hz: 'fast' is a str, wanted a float"),

@@ -50,7 +50,7 @@ def test_every_stage_answers_what_it_was_taught(tmp_path):
     first = train(some, init, tmp_path / 'b1', kind='autoregressive', steps=240)
     assert [result.answer for result in answers(first, some)] == taught
     blocks = {'kind': 'block', 'weighting': 'none', 'noisy_copies': 2}
-    b4 = train(some, first, tmp_path / 'b4', steps=300, block_size=4, **blocks)
+    b4 = train(some, first, tmp_path / 'b4', steps=500, block_size=4, **blocks)
     assert [result.answer for result in answers(b4, some)] == taught
     # Stage II: a teacher of smaller blocks, whose student learns from its own answers too.
     b8 = train(
