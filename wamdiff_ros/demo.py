@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `wamdiff demo`."""
     what = parser.add_argument_group('what is shown (default: a route of the driving world)')
     what.add_argument(
-        '--seed', type=option_values.whole, metavar='S', help='of the first route (2)'
+        '--seed', type=option_values.whole, metavar='S', help='of the first route (0)'
     )
     what.add_argument(
         '--routes', type=option_values.whole, metavar='N', help='how many routes (1)'

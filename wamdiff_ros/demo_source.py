@@ -14,7 +14,7 @@ from .recordings.timeline import IMAGE_TYPES, TRUTH_TOPIC, read_camera
 if TYPE_CHECKING:  # the painter imports OpenCV, and every command imports this file
     from .pictures.overlay_painter import Shapes
 
-SEED, SECONDS = 2, 30.0  # of the route that is driven where none is asked for
+SEED, SECONDS = 0, 30.0  # of the route that is driven where none is asked for
 ODOMETRY_TOPIC = '/odometry'
 IMAGE_TOPIC = '/camera/front/image'  # on which the player sends videos and images
 COMPRESSED_TYPE = 'sensor_msgs/msg/CompressedImage'
