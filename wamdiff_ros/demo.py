@@ -274,7 +274,7 @@ def _drop_images(bag: Path) -> None:
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the planner's parameters as flat names, checked. Raises ParameterError."""
-    parameters = read_parameters(arguments.params) if arguments.params else {}
+    parameters = read_parameters(arguments.params)
     if arguments.model is not None:
         if not arguments.model.is_dir():
             raise DemoError(f'{arguments.model}: no such checkpoint folder')

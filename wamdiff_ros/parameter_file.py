@@ -8,8 +8,13 @@ from .parameter_values import ParameterError
 NOT_OURS = ('use_sim_time', 'autostart')  # of the node, not of `Parameters`
 
 
-def read_parameters(path: Path) -> dict[str, Any]:
-    """Return the file's parameters as flat names, unchecked. Raises ParameterError."""
+def read_parameters(path: Path | None) -> dict[str, Any]:
+    """Return the file's parameters as flat names, unchecked; none without a file.
+
+    Raises ParameterError.
+    """
+    if path is None:
+        return {}
     import yaml
 
     try:

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import option_values
 from ..parameter_values import ParameterError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('bag', type=Path, metavar='BAG', help='recording of the planner')
     parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='for the pictures')
     parser.add_argument(
-        '--every', type=_above_zero, default=1.0, metavar='SECONDS',
+        '--every', type=option_values.positive, default=1.0, metavar='SECONDS',
         help='time between pictures (%(default)s)',
     )  # fmt: skip
     parser.add_argument(
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='time of the first picture, since the first plan (%(default)s)',
     )  # fmt: skip
     parser.add_argument(
-        '--duration', type=_above_zero, default=math.inf, metavar='SECONDS',
+        '--duration', type=option_values.positive, default=math.inf, metavar='SECONDS',
         help='how much of the recording (default: all)',
     )  # fmt: skip
     parser.add_argument(
@@ -75,8 +76,7 @@ def _draw(args: argparse.Namespace) -> int:
     from ..recordings.timeline import read_timeline
     from .figure_painter import paint_views
 
-    values = read_parameters(args.params) if args.params else {}
-    footprint = Footprint.of(Parameters.from_mapping(values))
+    footprint = Footprint.of(Parameters.from_mapping(read_parameters(args.params)))
     timeline = read_timeline(args.bag, odometry_topic=args.odometry, needs_images=False)
     if not timeline.plans:
         raise BagError(f'{args.bag}: holds no wamdiff_ros/PlannedTrajectory')
@@ -149,10 +149,3 @@ def _reason(timeline: 'Timeline', plan: 'PublishedPlan') -> str:
     # A tick's status is stamped with its grid instant, and its plan is published before the next.
     index = bisect_right(timeline.statuses, plan.published_ns, key=header_ns)
     return timeline.statuses[index - 1].reason if index else ''
-
-
-def _above_zero(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value

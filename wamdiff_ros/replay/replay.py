@@ -115,7 +115,7 @@ def _settings(arguments: argparse.Namespace) -> 'ReplaySettings':
     from ..recordings.topics import TopicChoice
     from .replay_settings import ReplaySettings, checkpoint_sha256, model_dir
 
-    values = read_parameters(arguments.params) if arguments.params else {}
+    values = read_parameters(arguments.params)
     if arguments.model is not None:
         if not arguments.model.is_dir():
             raise OSError(f'{arguments.model}: no such checkpoint folder')

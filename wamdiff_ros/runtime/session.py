@@ -96,17 +96,12 @@ class PlanningSession:
         ]
         self._settings = None
         if config.block_size > 1:
-            own = BlockSettings.of(config)
+            own, rule = BlockSettings.of(config, sampling=self._sampling), parameters.unmasking
             self._settings = replace(
                 own,
                 denoising_steps=parameters.denoising_steps or own.denoising_steps,
                 confidence_threshold=parameters.confidence_threshold or own.confidence_threshold,
-                unmasking=(
-                    own.unmasking
-                    if parameters.unmasking == 'checkpoint'
-                    else Unmasking(parameters.unmasking)
-                ),
-                sampling=self._sampling,
+                unmasking=own.unmasking if rule == 'checkpoint' else Unmasking(rule),
             )
 
     @classmethod
@@ -236,7 +231,11 @@ class PlanningSession:
         with clock('trajectory'):
             plan, reason = self._read(texts[0], observation)
             others = [self._read(text, observation)[0] for text in texts[1:]]
-            candidates = [other for other in others if other and self._keeps_checks(other)]
+            candidates = [
+                other
+                for other in others
+                if other and not broken_check(other.trajectory, other.ego, self._parameters)
+            ]
         self._costs.note('trajectory', self._clock_ns() - start_ns)
         if pace is not None and pace.filled_at_once:
             self._at_once = plan is not None
@@ -356,9 +355,6 @@ class PlanningSession:
             waypoint_noise_m=self._parameters.waypoint_noise_m,
         )
         return Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory), ''
-
-    def _keeps_checks(self, plan: Plan) -> bool:
-        return broken_check(plan.trajectory, plan.ego, self._parameters) is None
 
     def _encode(self, frames: Sequence[CameraFrame], clock: StageClock):
         """Return the features of the frames, and how many had to be encoded."""

@@ -60,7 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='how many (%(default)s)',
     )
     what.add_argument(
-        '--seed', type=_seed, default=0, metavar='S', help='of the first route (%(default)s)'
+        '--seed',
+        type=option_values.whole,
+        default=0,
+        metavar='S',
+        help='of the first route (%(default)s)',
     )
     who = parser.add_argument_group('who drives')
     one = who.add_mutually_exclusive_group()
@@ -169,8 +173,7 @@ def _job(arguments: argparse.Namespace) -> _Job:
         raise DriveError(f'--video {video}: name a folder for it with --out')
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-    read = read_parameters(arguments.params) if arguments.params else {}
-    values: dict[str, Any] = {**read, 'threads': 1}
+    values: dict[str, Any] = {**read_parameters(arguments.params), 'threads': 1}
     if arguments.unchecked:
         from ..planning.checks import LIMITS
 
@@ -288,10 +291,3 @@ class _Worker:
 
             self._session = PlanningSession.load(self._job.parameters)
         return self._session
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f'{text} is negative')
-    return value

@@ -11,6 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from .. import option_values
+
 LISTED = 20  # problems on the screen; the file has all
 
 
@@ -38,7 +40,9 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         'more --routes may be asked for later.'
     )
     parser.add_argument('out', type=Path, metavar='OUT', help='folder of the shards')
-    parser.add_argument('--routes', type=_count, default=200, metavar='N', help='(%(default)s)')
+    parser.add_argument(
+        '--routes', type=option_values.count, default=200, metavar='N', help='(%(default)s)'
+    )
     parser.add_argument(
         '--split', choices=('train', 'validation'), default='train',
         help='which routes; neither shares any with the evaluation (%(default)s)',
@@ -80,7 +84,9 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         '--beta', type=_share, default=0.8, metavar='P',
         help='share of the time that --model drives (%(default)s)',
     )  # fmt: skip
-    parser.add_argument('--workers', type=_count, default=2, metavar='N', help='(%(default)s)')
+    parser.add_argument(
+        '--workers', type=option_values.count, default=2, metavar='N', help='(%(default)s)'
+    )
     parser.add_argument(
         '--renderer', default='auto', metavar='BACKEND', help='auto, egl or software (%(default)s)'
     )
@@ -95,7 +101,11 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
         '--image-root', type=Path, metavar='DIR', help="where paths start (the file's folder)"
     )
     parser.add_argument(
-        '--shard-size', type=_count, default=1000, metavar='N', help='entries (%(default)s)'
+        '--shard-size',
+        type=option_values.count,
+        default=1000,
+        metavar='N',
+        help='entries (%(default)s)',
     )
     parser.set_defaults(work=_convert)
 
@@ -109,8 +119,12 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--out', type=Path, default=Path('contact_sheet.png'), metavar='FILE', help='(%(default)s)'
     )
-    parser.add_argument('--count', type=_count, default=24, metavar='N', help='(%(default)s)')
-    parser.add_argument('--columns', type=_count, default=3, metavar='N', help='(%(default)s)')
+    parser.add_argument(
+        '--count', type=option_values.count, default=24, metavar='N', help='(%(default)s)'
+    )
+    parser.add_argument(
+        '--columns', type=option_values.count, default=3, metavar='N', help='(%(default)s)'
+    )
     parser.add_argument('--seed', type=int, default=0, metavar='S', help='of the choice')
     parser.add_argument(
         '--saying', default='', metavar='WORDS',
@@ -170,13 +184,6 @@ def _show(args: argparse.Namespace) -> int:
     sheet.save(args.out)
     print(args.out)
     return 0
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is less than 1')
-    return value
 
 
 def _share(text: str) -> float:
