@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 from wamdiff_ros.model.chat import Prompt
 from wamdiff_ros.training import block_layout as layout
+from wamdiff_ros.training.noise import Noise
 
 MASK, EOS = 511, 505
 
@@ -33,32 +34,13 @@ def test_who_sees_whom_equals_the_reference(name):
         )
 
 
-def test_noise_levels_are_spread_evenly_over_the_blocks():
-    for seed in range(20):
-        levels = np.sort(layout.stratified_noise(8, np.random.default_rng(seed)))
-        assert np.allclose(np.diff(levels), 1 / 8)
-        assert 0 < levels[0] <= 1 / 8 and levels[-1] <= 1
-
-
 def prompt(length: int, following: int) -> Prompt:
     return Prompt(tuple(range(1, length + 1)), torch.arange(length).expand(3, -1), following, ())
 
 
-@pytest.mark.parametrize('share', (0.0, 0.4, 1.0))
-def test_a_share_of_noisy_blocks_is_fully_masked(share):
-    answer, random = list(range(4 * 8)), np.random.default_rng(0)
-    whole = []
-    for _ in range(200):
-        noisy, noise = layout.add_noise(answer, 8, MASK, 2, random, share)
-        whole += (
-            (noisy.reshape(-1, 8) == MASK).all(axis=1) & (noise.reshape(-1, 8)[:, 0] == 1)
-        ).tolist()
-    assert np.mean(whole) == pytest.approx(share, abs=0.05)
-
-
 def test_masked_slots_are_labelled_with_their_own_token_and_share_out_the_answer():
     answer = layout.fill_answer(range(10, 21), EOS, 4)
-    noisy, noise = layout.add_noise(answer, 4, MASK, 2, np.random.default_rng(0))
+    noisy, noise = Noise(4, MASK, copies=2).add(answer, np.random.default_rng(0))
     batch = layout.lay_out_blocks([prompt(5, 9)], [answer], [noisy], [noise], 4, MASK)
     size = 5 + 3 * len(answer)
     assert batch.token_ids.shape == (1, size)

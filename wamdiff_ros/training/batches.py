@@ -20,9 +20,10 @@ from ..model.config import ModelConfig
 from ..model.image_processor import ImageProcessor
 from ..model.tokenizer import Tokenizer
 from ..planning.prompts import PromptTemplates
-from .block_layout import BlockBatch, add_noise, fill_answer, lay_out_blocks, lay_out_tokens
+from .block_layout import BlockBatch, fill_answer, lay_out_blocks, lay_out_tokens
 from .image_features import ImageFeatures
 from .network_forward import ImageGroup
+from .noise import Noise, content_tokens
 from .recipe import RecipeError
 from .records import DrivingRecord, Record, conversations_of, decode_image
 
@@ -86,6 +87,7 @@ class Layout:
     noisy_copies: int = 1
     teacher_block_size: int | None = None
     fully_masked: float = 0.0
+    in_turn: float = 0.0
 
 
 class Examples:
@@ -105,6 +107,10 @@ class Examples:
         self._processor = processor
         self._templates = templates
         self.features: ImageFeatures | None = None  # of a tower that is not trained
+
+    def content_tokens(self) -> np.ndarray:
+        """Return which tokens of the vocabulary an answer may hinge on, see `Noise`."""
+        return content_tokens(self._tokenizer, self.config.text.vocab_size)
 
     def pictures(
         self, index: int, size: tuple[int, int] | None
@@ -174,6 +180,15 @@ class Batches:
         self._image_sizes, self._micro_batch = image_sizes, micro_batch
         self._indexes = _emphasised(examples.records, emphasis or {})
         self._rank, self._processes = rank, processes
+        if layout.block_size > 1:
+            self._noise = Noise(
+                layout.block_size,
+                examples.config.mask_token_id,
+                layout.noisy_copies,
+                layout.fully_masked,
+                layout.in_turn,
+                examples.content_tokens() if layout.in_turn else None,
+            )
 
     def step(self, step: int) -> list[TaskBatch]:
         """Return the batches of `step`, one or more for each task."""
@@ -210,17 +225,7 @@ class Batches:
         if layout.block_size == 1:
             return lay_out_tokens(prompts, [e.answer for e in examples], eos)
         answers = [fill_answer(e.answer, eos, layout.block_size) for e in examples]
-        noised = [
-            add_noise(
-                answer,
-                layout.block_size,
-                config.mask_token_id,
-                layout.noisy_copies,
-                random,
-                layout.fully_masked,
-            )
-            for answer, random in zip(answers, randoms, strict=True)
-        ]
+        noised = (self._noise.add(*pair) for pair in zip(answers, randoms, strict=True))
         noisy, noise = zip(*noised, strict=True)
         return lay_out_blocks(
             prompts,

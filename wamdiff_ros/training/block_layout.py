@@ -17,7 +17,6 @@ import torch
 from ..model.chat import Prompt
 
 PREFIX, CLEAN, PADDING = 0, 1, -1  # noisy copies are 2, 3, …
-LOWEST_NOISE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +41,6 @@ def fill_answer(answer: Sequence[int], eos_token_id: int, block_size: int) -> li
     """End an answer and fill it to whole blocks with the end-of-sequence token."""
     ended = [*answer, eos_token_id]
     return ended + [eos_token_id] * (-len(ended) % block_size)
-
-
-def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
-    """Return one noise level t in (0, 1] per block, evenly spread, in any order."""
-    u = LOWEST_NOISE + (1 - LOWEST_NOISE) * random.random()
-    return random.permutation((u + np.arange(blocks)) / blocks)
 
 
 def token_kinds(
@@ -155,28 +148,6 @@ def lay_out_blocks(
         torch.from_numpy(np.concatenate(levels).astype(np.float32)),
         torch.from_numpy(np.concatenate(shares).astype(np.float32)),
     )
-
-
-def add_noise(
-    answer: Sequence[int],
-    block_size: int,
-    mask_token_id: int,
-    copies: int,
-    random: np.random.Generator,
-    fully_masked: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return noisy copies [copies, a] of a filled answer, and each token's noise level t.
-
-    A token is masked with the probability of its block's level; levels are stratified over the
-    blocks of each copy, but for a share `fully_masked` of all blocks, whose level is 1.
-    """
-    clean = np.asarray(answer, np.int64)
-    blocks = len(clean) // block_size
-    levels = np.stack([stratified_noise(blocks, random) for _ in range(copies)])
-    if fully_masked:
-        levels = np.where(random.random(levels.shape) < fully_masked, 1.0, levels)
-    noise = levels.repeat(block_size, axis=1)
-    return np.where(random.random(noise.shape) <= noise, mask_token_id, clean), noise
 
 
 def lay_out_tokens(

@@ -57,6 +57,8 @@ class Recipe:
     # Share of noisy blocks without any token to see. Decoding in few steps begins every block so,
     # and evenly spread noise hardly ever does.
     fully_masked: float = 0.0
+    # Share masked as the rule `leading` leaves them after a step or two, instead of evenly.
+    in_turn: float = 0.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # How many times as often records are drawn that hold an object, by its name: {cyclist: 4}.
     emphasis: Mapping[str, int] = field(default_factory=dict)
@@ -114,10 +116,13 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'confidence_threshold', 'fully_masked', 'warm_up_from', 'decay_to',
+            'confidence_threshold', 'fully_masked', 'in_turn', 'warm_up_from', 'decay_to',
             'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
+        self._insist(
+            'in_turn', self.fully_masked + self.in_turn <= 1, '1 or less with fully_masked'
+        )
         self._insist('betas', all(0 <= b < 1 for b in self.betas), 'two numbers in 0 … 1')
         self._insist('data', bool(self.data), 'one shard folder at least')
         unknown = sorted(set(self.batch) - set(TASKS))

@@ -92,6 +92,7 @@ class Trainer:
                 recipe.noisy_copies,
                 self.teacher.block_size if self.teacher else None,
                 recipe.fully_masked,
+                recipe.in_turn,
             ),
             recipe.batch,
             recipe.seed,

@@ -1,0 +1,84 @@
+"""Which tokens of an answer are masked in training: evenly, or as decoding will meet them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..decoding.unmasking import Unmasking, choose_slots
+from ..model.tokenizer import Tokenizer
+
+LOWEST_NOISE = 1e-3
+MOST_STEPS = 2  # of decoding before a block is met: after three, a number's digits are complete
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Makes noisy copies of clean answers.
+
+    Of all noisy blocks a share `fully_masked` shows nothing, and a share `in_turn` what the rule
+    `leading` of decoding/unmasking.py shows after a step or two. The others are masked as in
+    WAM-Diff2: each token with the probability of its block's level t, which is spread evenly over
+    the blocks of a copy.
+    """
+
+    block_size: int
+    mask_token_id: int
+    copies: int = 1
+    fully_masked: float = 0.0
+    in_turn: float = 0.0
+    # Of each token of the vocabulary, whether an answer may hinge on it; the others, punctuation,
+    # are always sure. Needed for `in_turn`.
+    content: np.ndarray | None = None
+
+    def add(
+        self, answer: Sequence[int], random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return noisy copies [copies, a] of a filled answer, and each token's noise level t."""
+        clean = np.asarray(answer, np.int64)
+        blocks = len(clean) // self.block_size
+        levels = np.stack([stratified_noise(blocks, random) for _ in range(self.copies)])
+        kind = random.random(levels.shape)
+        levels = np.where(kind < self.fully_masked, 1.0, levels)
+        noise = levels.repeat(self.block_size, axis=1)
+        masked = random.random(noise.shape) <= noise
+        turns = (kind >= self.fully_masked) & (kind < self.fully_masked + self.in_turn)
+        if turns.any():
+            tokens = np.tile(clean, (self.copies, 1)).reshape(-1, self.block_size)
+            masked, noise = masked.reshape(tokens.shape), noise.reshape(tokens.shape)
+            rows = turns.reshape(-1)
+            left = masked_in_turn(self.content[tokens[rows]], random)
+            masked[rows], noise[rows] = left, left.mean(axis=1, keepdims=True)
+            masked, noise = masked.reshape(self.copies, -1), noise.reshape(self.copies, -1)
+        return np.where(masked, self.mask_token_id, clean), noise
+
+
+def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
+    """Return one noise level t in (0, 1] per block, evenly spread, in any order."""
+    u = LOWEST_NOISE + (1 - LOWEST_NOISE) * random.random()
+    return random.permutation((u + np.arange(blocks)) / blocks)
+
+
+def masked_in_turn(content: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return what is left masked of blocks [n, B] after a few steps of the rule `leading`.
+
+    Which slots a model will be unsure of is not known beforehand: some of the `content`, more in
+    one block than in another. A block keeps at least one masked slot.
+    """
+    share = np.sqrt(random.random((len(content), 1)))
+    unsure = torch.from_numpy(content & (random.random(content.shape) < share))
+    steps = torch.from_numpy(random.integers(1, MOST_STEPS + 1, (len(content), 1)))
+    masked = torch.ones(content.shape, dtype=torch.bool)
+    for step in range(MOST_STEPS):
+        confidence = torch.where(masked, torch.where(unsure, 0.0, 1.0), -1.0)
+        left = masked & ~choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0)
+        goes_on = (step < steps) & left.any(dim=1, keepdim=True)
+        masked = torch.where(goes_on, left, masked)
+    return masked.numpy()
+
+
+def content_tokens(tokenizer: Tokenizer, vocab_size: int) -> np.ndarray:
+    """Return which tokens hold a letter, a digit or a sign, bool [vocab_size]."""
+    texts = (tokenizer.decode([token]) for token in range(vocab_size))
+    return np.array([any(c.isalnum() or c in '+-' for c in text) for text in texts])
