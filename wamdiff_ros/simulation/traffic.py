@@ -23,7 +23,9 @@ SIZES_M = {
 AMBER_S = 3.0
 AMBER_BRAKING_MPS2 = 3.0  # who would have to brake harder drives on
 LEAD_AMBER_BRAKING_MPS2 = 1.9  # lights look at the ego vehicle and may surprise who is ahead
-STOP_MARGIN_M = 1.0  # bumpers stop this far before a line
+STOP_MARGIN_M = 2.5  # bumpers stop this far before a line,
+LEAST_MARGIN_M = 0.5  # or nearer, rather than
+MARGIN_BRAKING_MPS2 = 2.6  # to brake harder than this
 CROSSING_MARGIN_M = 4.5  # and before somebody's way across
 STANDSTILL_GAP_M = 3.5
 HEADWAY_S = 1.5
@@ -359,7 +361,7 @@ def signal_distance(
         return 0.0 if speed_mps < 1.0 else None
     if light is Light.AMBER and not _can_stop(speed_mps, distance, amber_braking_mps2):
         return None
-    return distance - STOP_MARGIN_M
+    return _before_line(speed_mps, distance)
 
 
 def obeying(light: Light, speed_mps: float, distance_m: float) -> float:
@@ -368,7 +370,13 @@ def obeying(light: Light, speed_mps: float, distance_m: float) -> float:
         light is Light.AMBER and not _can_stop(speed_mps, distance_m, AMBER_BRAKING_MPS2)
     ):
         return math.inf
-    return stopping(speed_mps, distance_m - STOP_MARGIN_M)
+    return stopping(speed_mps, _before_line(speed_mps, distance_m))
+
+
+def _before_line(speed_mps: float, distance_m: float) -> float:
+    """Return the way to stop in, given the way to the line."""
+    needed = speed_mps * speed_mps / (2 * MARGIN_BRAKING_MPS2)
+    return max(distance_m - STOP_MARGIN_M, min(needed, distance_m - LEAST_MARGIN_M))
 
 
 def advance(
