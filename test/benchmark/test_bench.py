@@ -1,5 +1,6 @@
 """The bench on a tiny network: complete, consistent, and no judge."""
 
+import argparse
 import json
 import multiprocessing
 import subprocess
@@ -59,7 +60,7 @@ def report(network):
         patch.setitem(limits.GEMM_SIDE, 'cpu', 64)
         # Stands in for FlashInfer, which takes a GPU.
         patch.setattr(measure, '_flashinfer', lambda network: PagedBackend(TORCH_KERNELS))
-        return measure.measure(what, bench.SECTIONS)
+        return measure.measure(what, [name for name in bench.SECTIONS if name != 'tick'])
 
 
 def test_the_json_is_complete_and_valid(report):
@@ -159,9 +160,22 @@ def test_a_missed_target_is_reported_and_is_no_failure(report, monkeypatch, caps
     assert not to_json(missed)['targets'][0]['met']
     monkeypatch.setattr(measure, 'set_up', lambda args: None)
     monkeypatch.setattr(measure, 'measure', lambda what, sections: missed)
-    options = type('Options', (), {'only': bench.SECTIONS, 'json': True, 'out': None})
-    assert bench.run(options) == 0
+    assert bench.run(_options('--json')) == 0
     assert json.loads(capsys.readouterr().out)['decode_vs_transformers_ar'] == 0.5
+
+
+def _options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_a_shape_without_a_checkpoint_has_no_tick_and_says_so_when_asked():
+    assert bench.sections(_options()) == bench.SECTIONS
+    assert 'tick' not in bench.sections(_options('--size', '2b'))
+    assert bench.sections(_options('--model', 'm', '--only', 'tick')) == ['tick']
+    with pytest.raises(ValueError, match='give a checkpoint as --model'):
+        bench.sections(_options('--size', '2b', '--only', 'tick'))
 
 
 def test_contenders_take_turns_and_the_first_call_is_not_counted():

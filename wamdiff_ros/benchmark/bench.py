@@ -16,6 +16,7 @@ failed (the reason is printed), 2 wrong options, 130 interrupted.
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='checkpoint that goes token by token, here and in transformers (the same weights)',
     )  # fmt: skip
     what.add_argument(
-        '--only', nargs='+', choices=SECTIONS, default=SECTIONS, metavar='SECTION',
-        help=f'some of {", ".join(SECTIONS)}',
+        '--only', nargs='+', choices=SECTIONS, metavar='SECTION',
+        help=f'some of {", ".join(SECTIONS)}; tick needs a checkpoint, so it is not at 2b',
     )  # fmt: skip
     what.add_argument(
         '--quantisation', nargs='+', default=[], metavar='METHOD',
@@ -81,6 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument('--out', type=Path, metavar='DIR', help='folder for bench.json and bench.txt')
 
 
+def sections(args: argparse.Namespace) -> Sequence[str]:
+    """Return what to measure; raises ValueError where that cannot be."""
+    shape_only = args.model is None and args.size == '2b'
+    if args.only is None:
+        return tuple(name for name in SECTIONS if name != 'tick' or not shape_only)
+    if shape_only and 'tick' in args.only:
+        raise ValueError(
+            '--only tick with --size 2b: a tick plans from pictures, and the 2b shape has neither '
+            'tokenizer nor preprocessor; give a checkpoint as --model'
+        )
+    return args.only
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure, print and write; returns the exit code."""
     try:
@@ -93,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         print(f'error: {error}', file=sys.stderr)
         return 1
     try:
-        report: Report = measure(set_up(args), args.only)
+        report: Report = measure(set_up(args), sections(args))
         as_json = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         text = to_text(report)
         if args.out is not None:

@@ -126,7 +126,8 @@ def measure(bench: Bench, sections: Sequence[str]) -> Report:
         cost = measure_cost(
             network, options, bench.sweep, grid, text, 2 * config.block_size, bench.rounds
         )
-    if 'tick' in sections and bench.folder is not None:
+    if 'tick' in sections:
+        assert bench.folder is not None  # bench.sections asks for one
         seeds = range(FIRST_SEED, FIRST_SEED + len(bench.questions))
         tick = measure_tick(bench.folder, seeds, bench.ticks, weight.device)
     if 'profile' in sections:
