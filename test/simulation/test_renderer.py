@@ -17,6 +17,7 @@ from wamdiff_ros.simulation import screen
 from wamdiff_ros.simulation.cameras import CAMERAS, mounted
 from wamdiff_ros.simulation.renderer import Renderer
 from wamdiff_ros.simulation.scene import (
+    VESTS,
     Body,
     BodyKind,
     Light,
@@ -29,6 +30,7 @@ from wamdiff_ros.simulation.scene import (
     View,
     Weather,
 )
+from wamdiff_ros.simulation.traffic import SIZES_M
 
 ROOT = Path(__file__).parents[2]
 DAY = Weather(1.0, 0.7, 0.0, 0.0, (104, 128, 70), 7)
@@ -244,6 +246,19 @@ def test_a_braking_car_shows_at_40_m_in_a_small_picture(backend, weather):
     scene = Scene(street().strips, (), (Signal((-40.0, 0.0), 0.0),), weather)
     with Renderer(scene, CAMERAS, backend) as renderer:
         assert redness(True) > redness(False) + 60
+
+
+@pytest.mark.parametrize('kind', [BodyKind.PEDESTRIAN, BodyKind.CYCLIST])
+@pytest.mark.parametrize('weather', [DAY, DUSK, RAIN], ids=['day', 'dusk', 'rain'])
+def test_who_crosses_shows_at_30_m_in_a_small_picture(backend, weather, kind):
+    def vividness(colour):
+        body = Body(kind, (33.0, -3.0), np.pi / 2, SIZES_M[kind], colour)
+        rgb = shrunk(renderer.render(view([body]), 'front'))
+        return (rgb[..., :2].min(axis=-1) - rgb[..., 2]).max()
+
+    scene = Scene(street().strips, (), (Signal((-40.0, 0.0), 0.0),), weather)
+    with Renderer(scene, CAMERAS, backend) as renderer:
+        assert min(vividness(vest) for vest in VESTS) > 80
 
 
 @pytest.mark.parametrize('kind', list(BodyKind))

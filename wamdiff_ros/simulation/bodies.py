@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from .meshes import Mesh, beam, box, frustum, merge, polygon, upright, wheel
-from .scene import Body, BodyKind, Colour
+from .scene import VESTS, Body, BodyKind, Colour
 
 GLASS, TYRE, HUB = (30, 38, 48), (22, 22, 24), (120, 122, 126)
 BRAKE, TAIL, HEAD = (255, 24, 16), (112, 14, 16), (244, 244, 226)
@@ -148,10 +148,12 @@ def _pedestrian(height: float, colour: Colour, stride: float) -> Mesh:
     hip, shoulder = 0.48 * height, 0.82 * height
     swing = np.sin(2 * np.pi * stride) * 0.45
     thick = 0.1 * height
+    vest = colour in VESTS
+    deep = 1.6 if vest else 1.0
     parts = [
-        frustum((-0.07 * height, 0.07 * height, -0.11 * height, 0.11 * height),
-                (-0.08 * height, 0.08 * height, -0.14 * height, 0.14 * height),
-                hip - 0.04, shoulder, colour),
+        frustum((-0.07 * deep * height, 0.07 * deep * height, -0.11 * height, 0.11 * height),
+                (-0.08 * deep * height, 0.08 * deep * height, -0.14 * height, 0.14 * height),
+                hip - 0.04, shoulder, colour, glow=vest),
         upright((0.01, 0), [(0.04 * height, shoulder - 0.01), (0.07 * height, 0.87 * height),
                             (0.07 * height, 0.95 * height)], SKIN),
         upright((0, 0), [(0.075 * height, 0.94 * height), (0.05 * height, height)], HAIR),
@@ -161,7 +163,7 @@ def _pedestrian(height: float, colour: Colour, stride: float) -> Mesh:
         shoe = box((0.05, side * 0.06 * height, 0.04), (0.26, thick, 0.08), TYRE)
         parts.append(merge([leg, shoe]).tilted(side * swing, (0, 0, hip)))
         size = (0.07 * height, 0.06 * height, 0.34 * height)
-        arm = box((0, side * 0.17 * height, 0.64 * height), size, colour)
+        arm = box((0, side * 0.17 * height, 0.64 * height), size, colour, glow=vest)
         parts.append(arm.tilted(-side * swing, (0, 0, shoulder)))
     return merge(parts)
 
@@ -175,6 +177,7 @@ def _cyclist(length: float, height: float, colour: Colour, stride: float) -> Mes
     hip = saddle + np.array([0.02, 0, 0.08])
     shoulder = np.array([0.5 * (saddle[0] + bars[0]) + 0.02, 0, 0.84 * height])
     metal = (150, 30, 34)
+    vest = colour in VESTS
     parts = [
         wheel((front, 0, radius), radius, 0.05, TYRE, 12),
         wheel((rear, 0, radius), radius, 0.05, TYRE, 12),
@@ -185,7 +188,7 @@ def _cyclist(length: float, height: float, colour: Colour, stride: float) -> Mes
         beam(crank, bars, 0.07, metal),
         beam((front, 0, radius), bars, 0.06, metal),
         beam((bars[0], -0.26, bars[2]), (bars[0], 0.26, bars[2]), 0.05, TYRE),
-        beam(hip, shoulder, 0.34, colour),
+        beam(hip, shoulder, 0.44 if vest else 0.34, colour, glow=vest),
         upright((shoulder[0] + 0.1, 0), [(0.07, 0.85 * height), (0.11, 0.94 * height)], SKIN),
         upright((shoulder[0] + 0.1, 0), [(0.14, 0.925 * height), (0.08, height)], (240, 220, 60)),
         box((rear - 0.12, 0, 0.45 * height), (0.04, 0.12, 0.1), (220, 20, 20), glow=True),
@@ -197,5 +200,5 @@ def _cyclist(length: float, height: float, colour: Colour, stride: float) -> Mes
         parts.append(beam(hip + np.array([0, side * 0.09, 0]), knee, 0.15, TROUSERS))
         parts.append(beam(knee, pedal, 0.12, TROUSERS))
         arm = shoulder + np.array([0, side * 0.19, -0.05])
-        parts.append(beam(arm, (bars[0], side * 0.24, bars[2]), 0.09, colour))
+        parts.append(beam(arm, (bars[0], side * 0.24, bars[2]), 0.09, colour, glow=vest))
     return merge(parts)

@@ -117,7 +117,9 @@ def box(
     return frustum(outline, outline, z - height / 2, z + height / 2, colour, roof, glow)
 
 
-def beam(start_m: ArrayLike, end_m: ArrayLike, thickness_m: float, colour: Colour) -> Mesh:
+def beam(
+    start_m: ArrayLike, end_m: ArrayLike, thickness_m: float, colour: Colour, glow: bool = False
+) -> Mesh:
     """Return a bar of square section between two points."""
     start, end = np.asarray(start_m, float), np.asarray(end_m, float)
     along = (end - start) / np.linalg.norm(end - start)
@@ -125,17 +127,17 @@ def beam(start_m: ArrayLike, end_m: ArrayLike, thickness_m: float, colour: Colou
     across *= thickness_m / 2 / np.linalg.norm(across)
     up = np.cross(along, across)
     ring = np.array([across + up, -across + up, -across - up, across - up])
-    return tube(np.stack([start + ring, end + ring]), colour)
+    return tube(np.stack([start + ring, end + ring]), colour, glow=glow)
 
 
-def tube(rings_m: np.ndarray, colour: Colour, capped: bool = True) -> Mesh:
+def tube(rings_m: np.ndarray, colour: Colour, capped: bool = True, glow: bool = False) -> Mesh:
     """Return the hull of rings [R, N, 3], each counter-clockwise seen from the last ring."""
     rings = np.asarray(rings_m, np.float32)
     low, high = rings[:-1], rings[1:]
     sides = quads(low, np.roll(low, -1, axis=1), np.roll(high, -1, axis=1), high)
-    parts = [triangles(sides, colour)]
+    parts = [triangles(sides, colour, glow)]
     if capped:
-        parts += [polygon(rings[0][::-1], colour), polygon(rings[-1], colour)]
+        parts += [polygon(ring, colour, glow) for ring in (rings[0][::-1], rings[-1])]
     return merge(parts)
 
 

@@ -14,7 +14,7 @@ from .ground import SHOULDER_M, parking_lateral_m
 from .guide import Guide, Obstacle
 from .pacing import distance_for, speed_for
 from .route import RUN_OUT_M, Route
-from .scene import Body, BodyKind, Colour, Light
+from .scene import VESTS, Body, BodyKind, Colour, Light
 from .scenery import Features, Roadworks
 from .traffic import SIZES_M, Bystander, Crossing, CrossTraffic, Lead, Oncoming, SignalState
 from .vehicle import VEHICLE
@@ -133,7 +133,8 @@ def _draw_crossing(
     cyclist = rng.uniform() < 0.4
     crossing = Crossing(
         kind=BodyKind.CYCLIST if cyclist else BodyKind.PEDESTRIAN,
-        colour=_one(rng, CLOTHES),
+        # Who crosses can be seen from where a vehicle still stops: 256 pixels show little else.
+        colour=_one(rng, VESTS),
         s_m=place + 0.5,
         lateral_m=-half - SHOULDER_M - 0.5 - 0.5 * cyclist,
         clear_lateral_m=half + 0.6 + 0.3 * cyclist,

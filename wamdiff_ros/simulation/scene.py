@@ -10,6 +10,8 @@ from enum import Enum
 import numpy as np
 
 Colour = tuple[int, int, int]  # sRGB, 0 … 255
+# Fluorescent, and bright in headlights too.
+VESTS: tuple[Colour, ...] = ((205, 255, 50), (235, 255, 30))
 
 
 class Surface(Enum):
