@@ -59,8 +59,8 @@ def test_padded_prompts_in_half_precision_stay_finite(tmp_path):
 
 def test_only_masked_slots_go_through_the_head(tmp_path, monkeypatch):
     engine = engine_in(torch.float32, 'A_tied', checkpoint('A_tied', tmp_path))
-    head, rows = engine.network.head, []
-    monkeypatch.setattr(engine.network, 'head', lambda h: rows.append(h.shape[0]) or head(h))
+    head, rows = engine._head, []
+    monkeypatch.setattr(engine, '_head', lambda h: rows.append(h.shape[0]) or head(h))
     prefill(engine, ['P2'], 24)
     assert rows == []
     rule = BlockSettings(8, engine.config.mask_token_id, (), 8, confidence_threshold=1.01)

@@ -20,6 +20,7 @@ from .fused_text import FusedText
 from .graph_runner import GraphRunner
 from .kv_cache import KVCache
 from .options import PLAIN, EngineOptions
+from .products import packed_head
 from .static_forward import BUCKET, StaticForward, static_vision
 from .window_cache import WindowCache
 
@@ -82,13 +83,16 @@ class Engine:
         # Told of every forward: its stage and its rows. For measuring.
         self.after_forward: Callable[[str, int], None] = lambda stage, rows: None
         self._attention = SdpaBackend() if attention is None else attention
-        self._text = FusedText(network.text) if options.fused_weights else network.text
         graph = options.runtime == 'graph'
         if options.runtime == 'auto':
             graph = self.device.type == 'cuda'  # on a CPU compiling wins too little
         if runner is None and graph:
             runner = GraphRunner(self.device, progress=progress)
         self._runner = runner
+        # A compiler packs by itself.
+        rows = network.config.block_size if options.packed_weights and runner is None else None
+        self._text = FusedText(network.text, rows) if options.fused_weights else network.text
+        self._head = packed_head(network, rows)
         self._vision = vision
         self._window = window
         self._static: StaticForward | None = None  # over the newest cache of prompts
@@ -218,7 +222,7 @@ class Engine:
             hidden[:, -1] if n == 1 else hidden[list(range(n)), [k - 1 for k in lengths]]
         )
         self._fork(rollouts, room)
-        return reused, self.network.head(hidden) if all_logits else None
+        return reused, self._head(hidden) if all_logits else None
 
     @torch.inference_mode()
     def denoise(
@@ -246,9 +250,9 @@ class Engine:
         if skip:
             self._answers.commit(skip)
         if isinstance(rows, torch.Tensor):
-            return self.network.head(hidden[0])
+            return self._head(hidden[0])
         hidden = hidden[:, -block.shape[1] :]
-        return self.network.head(hidden[masked])
+        return self._head(hidden[masked])
 
     @torch.inference_mode()
     def commit(self, block: torch.Tensor) -> None:
@@ -258,14 +262,14 @@ class Engine:
 
     def first_logits(self) -> torch.Tensor:
         """See TokenModel.first_logits."""
-        return self.network.head(self._last_hidden).expand(self.batch, -1)
+        return self._head(self._last_hidden).expand(self.batch, -1)
 
     @torch.inference_mode()
     def append(self, tokens: torch.Tensor) -> torch.Tensor:
         """See TokenModel.append."""
         hidden = self._forward(tokens[:, None])
         self._answers.commit(1)
-        return self.network.head(hidden[:, 0])
+        return self._head(hidden[:, 0])
 
     def _forward(self, tokens: torch.Tensor, rows: slice | torch.Tensor = ALL) -> torch.Tensor:
         """Answer tokens [n, L] behind the committed slots → hidden [n, rows, h]; keeps nothing.

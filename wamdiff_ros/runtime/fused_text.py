@@ -1,24 +1,26 @@
 """The language tower for inference: the same layers in fewer and larger steps.
 
 Query, key and value are one matrix, gate and up another, and residuals are added inside the
-products. The tower's own weights become views of the fused ones, so that nothing is held twice
-and the plain tower still runs. Results differ from the plain tower's by rounding only.
+products. The tower's own weights become views of the fused ones, so that only what is packed is
+held twice, and the plain tower still runs. Results differ from the plain tower's by rounding only.
 """
 
 from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import rms_norm, silu
 
 from ..model.text import ALL, Attend, Layer, TextTower
+from .products import product
 
 
 class FusedText:
     """Has `run` of model.text.TextTower; not a module, holds no weights of its own."""
 
-    def __init__(self, tower: TextTower):
-        self._layers = [_FusedLayer(layer) for layer in tower.layers]
+    def __init__(self, tower: TextTower, packed_for: int | None = None):
+        """packed_for: how many rows a forward mostly has, to pack weights for it on a CPU."""
+        self._layers = [_FusedLayer(layer, packed_for) for layer in tower.layers]
         self._norm = tower.norm
         half = tower.layers[0].self_attn.head_dim // 2
         sign = torch.ones(2 * half, device=tower.norm.weight.device)
@@ -46,12 +48,13 @@ class FusedText:
 
 
 class _FusedLayer:
-    def __init__(self, layer: Layer):
+    def __init__(self, layer: Layer, packed_for: int | None):
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = _stack(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.gate_up = _stack(mlp.gate_proj, mlp.up_proj)
-        self.out = attention.o_proj.weight.t()
-        self.down = mlp.down_proj.weight.t()
+        stacked = _stack(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.qkv = product(stacked, packed_for)
+        self.gate_up = product(_stack(mlp.gate_proj, mlp.up_proj), packed_for)
+        self.out = product(attention.o_proj.weight, packed_for)
+        self.down = product(mlp.down_proj.weight, packed_for)
         self.head_dim = d = attention.head_dim
         self.heads = attention.q_proj.out_features // d
         self.rotated = self.heads + attention.k_proj.out_features // d  # heads of query and key
@@ -67,7 +70,7 @@ class _FusedLayer:
 
     def __call__(self, x, cos, sin, layer: int, attend: Attend, rows) -> torch.Tensor:
         """x [n, L, hidden] → [n, rows, hidden]."""
-        qkv = linear(_norm(x, self.input_weight, self.eps), self.qkv)
+        qkv = self.qkv(_norm(x, self.input_weight, self.eps))
         qkv = qkv.view(*x.shape[:2], -1, self.head_dim)  # [n, L, heads, d]
         qk = rms_norm(qkv[:, :, : self.rotated].float(), (self.head_dim,), None, self.eps)
         qk = qk * self.qk_weight
@@ -78,9 +81,9 @@ class _FusedLayer:
         if rows is not ALL:
             query, x = query[:, rows], x[:, rows]
         out = attend(layer, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-        x = _add_product(x, out.transpose(1, 2).flatten(2), self.out)
-        gate, up = linear(_norm(x, self.mlp_weight, self.eps), self.gate_up).chunk(2, dim=-1)
-        return _add_product(x, silu(gate).mul_(up), self.down)
+        x = self.out.added(out.transpose(1, 2).flatten(2), x)
+        gate, up = self.gate_up(_norm(x, self.mlp_weight, self.eps)).chunk(2, dim=-1)
+        return self.down.added(silu(gate).mul_(up), x)
 
 
 def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -88,11 +91,6 @@ def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     if x.dtype == torch.float32:
         return rms_norm(x, x.shape[-1:], weight, eps)
     return rms_norm(x.float(), x.shape[-1:], None, eps).to(x.dtype) * weight
-
-
-def _add_product(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """x [n, L, a] + left [n, L, b] @ right [b, a]."""
-    return torch.addmm(x.flatten(0, 1), left.flatten(0, 1), right).view(x.shape)
 
 
 def _stack(*projections: nn.Linear) -> torch.Tensor:

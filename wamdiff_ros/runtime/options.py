@@ -16,6 +16,8 @@ class EngineOptions:
     last_rows: bool = True
     # One matrix for query, key and value, and one for gate and up, instead of five.
     fused_weights: bool = True
+    # On a CPU a packed copy of the fused matrices and of the head, see products.py.
+    packed_weights: bool = True
     # A block is committed in the forward that first denoises the next one.
     folded_commit: bool = True
     # How forwards run: `eager`, `graph` (captured or compiled per shape), or `auto`.
@@ -32,6 +34,7 @@ PLAIN = EngineOptions(
     prefix_reuse=False,
     last_rows=False,
     fused_weights=False,
+    packed_weights=False,
     folded_commit=False,
     runtime='eager',
 )
