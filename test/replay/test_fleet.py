@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -56,3 +57,14 @@ def test_without_ray_the_remedy_is_named(tmp_path, monkeypatch):
     jobs = jobs_for([tmp_path / 'bag'], tmp_path)
     with pytest.raises(FleetError, match=r'requirements/fleet\.txt'):
         list(run_on_ray(jobs, settings(), load_fake, 'local', 1))
+
+
+@pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='needs requirements/fleet.txt')
+@pytest.mark.parametrize('address', ('127.0.0.1:{free}', 'ray://127.0.0.1:{free}', 'nowhere:port'))
+def test_an_address_where_nothing_answers_is_refused_at_once(address, tmp_path):
+    with socket.socket() as held:  # bound, and listening to nobody
+        held.bind(('127.0.0.1', 0))
+        address = address.format(free=held.getsockname()[1])
+        jobs = jobs_for([tmp_path / 'bag'], tmp_path / 'out')
+        with pytest.raises(FleetError, match='nothing answers there'):
+            list(run_on_ray(jobs, settings(), load_fake, address, None))

@@ -4,6 +4,7 @@ A bag that fails is listed with its reason and stops nobody else.
 """
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from ..parameters import Parameters
 from ..recordings.bag_files import BagError, is_bag
 from .bag_replay import make_room, read_info, replay_bag, write_json
 from .replay_settings import ReplaySettings
+
+ANSWER_TIMEOUT_S = 5.0
 
 # Called with (parameters) -> a session; PlanningSession.load is one.
 Loader = Callable[[Parameters], Any]
@@ -147,13 +150,17 @@ def run_on_ray(
     # One thread each, so that every worker computes what a serial run computes.
     environment = {'env_vars': {'OMP_NUM_THREADS': '1', 'TQDM_DISABLE': '1'}}
     options: dict[str, Any] = {'num_cpus': workers} if address == 'local' else {}
+    _insist_on_an_answer(address)
     try:
         ray.init(
             address=address, runtime_env=environment, log_to_driver=False,
             include_dashboard=False, **options,
         )  # fmt: skip
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise FleetError(f'--ray {address}: {error}') from error
+        raise FleetError(
+            f'--ray {address}: {error}; the head has to be a Ray of the same version, with the '
+            'RAY_AUTH_TOKEN or RAY_AUTH_MODE of this shell'
+        ) from error
     try:
         gpus = 1 if ray.cluster_resources().get('GPU') else 0
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_run_in_worker)
@@ -169,6 +176,20 @@ def run_on_ray(
                 yield JobResult(job, 'failed', reason, 0.0)
     finally:
         ray.shutdown()
+
+
+def _insist_on_an_answer(address: str) -> None:
+    """Raise FleetError at once where nothing listens: Ray would try for minutes."""
+    host, colon, port = address.removeprefix('ray://').rpartition(':')
+    if not colon:
+        return  # 'local' or 'auto'
+    try:
+        socket.create_connection((host.strip('[]'), int(port)), ANSWER_TIMEOUT_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise FleetError(
+            f'--ray {address}: nothing answers there ({error}); wanted HOST:PORT as '
+            '`ray start --head` has printed it'
+        ) from error
 
 
 def _run_in_worker(job: Job, settings: ReplaySettings, load: Loader) -> JobResult:
