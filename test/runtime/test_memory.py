@@ -22,6 +22,9 @@ def tensor_bytes():
     for held in gc.get_objects():
         # Compiling leaves tensors of other kinds behind, which hold no memory.
         if type(held) in (torch.Tensor, torch.nn.Parameter) and has_memory(held):
+            if held.is_mkldnn:  # packed weights, opaque
+                storages[id(held)] = held.numel() * held.element_size()
+                continue
             storage = held.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
