@@ -31,3 +31,11 @@ def test_records_that_hold_an_emphasised_object_are_drawn_so_many_times_as_often
     drawn = [batches.record_at(place) for place in range(16)]
     # Every other record of training_data holds all objects.
     assert sorted(drawn) == [0, 0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 7]
+
+
+def test_a_thing_in_the_picture_is_emphasised_by_its_kind(examples):
+    layout = Layout(block_size=1)
+    batches = Batches(examples, layout, {'planning': 8}, seed=3, emphasis={'red': 2, 'amber': 5})
+    # Every other record of training_data shows a red light, none an amber one.
+    drawn = sorted(batches.record_at(place) for place in range(12))
+    assert drawn == [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7]

@@ -277,13 +277,20 @@ class Batches:
 
 
 def _emphasised(records: Records, emphasis: Mapping[str, int]) -> np.ndarray:
-    """Return indexes of records, those that hold an object of `emphasis` so many times."""
+    """Return indexes of records, those that hold what is in `emphasis` so many times."""
     times = np.ones(len(records), np.int64)
     for index in range(len(records)) if emphasis else ():
         record = records[index]
         if isinstance(record, DrivingRecord):
-            times[index] = max([1, *(n for name, n in emphasis.items() if record.objects[name])])
+            times[index] = max([1, *(n for name, n in emphasis.items() if _holds(record, name))])
     return np.arange(len(records)).repeat(times)
+
+
+def _holds(record: DrivingRecord, name: str) -> bool:
+    """Return whether `name` is a critical object there, or a kind of box in the picture."""
+    if name in record.objects:
+        return record.objects[name]
+    return any(kind == name for kind, *_ in record.boxes)
 
 
 @lru_cache(maxsize=4)

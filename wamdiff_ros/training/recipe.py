@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from ..decoding.unmasking import Unmasking
+from ..simulation.boxes import KINDS as BOX_KINDS
 from .records import OBJECTS
 
 TASKS = ('planning', 'description')
@@ -60,7 +61,8 @@ class Recipe:
     # Share masked as the rule `leading` leaves them after a step or two, instead of evenly.
     in_turn: float = 0.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
-    # How many times as often records are drawn that hold an object, by its name: {cyclist: 4}.
+    # How many times as often records are drawn that hold a critical object, or show a thing of a
+    # kind of simulation/boxes.py, by its name: {cyclist: 4, amber: 3}.
     emphasis: Mapping[str, int] = field(default_factory=dict)
     # [width, height] in pixels that all cameras are resized to; each step draws one. None: as the
     # checkpoint's preprocessor resizes.
@@ -127,8 +129,9 @@ class Recipe:
         self._insist('data', bool(self.data), 'one shard folder at least')
         unknown = sorted(set(self.batch) - set(TASKS))
         self._insist('batch', not unknown, f'tasks of {", ".join(TASKS)}')
-        unknown = sorted(set(self.emphasis) - set(OBJECTS))
-        self._insist('emphasis', not unknown, f'objects of {", ".join(OBJECTS)}')
+        known = dict.fromkeys((*OBJECTS, *BOX_KINDS))
+        unknown = sorted(set(self.emphasis) - set(known))
+        self._insist('emphasis', not unknown, f'names of {", ".join(known)}')
         self._insist('emphasis', min(self.emphasis.values(), default=1) >= 1, '1 or more for each')
         counts = list(self.batch.values())
         self._insist('batch', min(counts, default=0) >= 0 and any(counts), 'sample counts')
