@@ -19,7 +19,7 @@ ANSWER = list(range(4 * 8))
 def blocks_of(config: Noise, times: int = 200) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     pairs = [config.add(ANSWER, random) for _ in range(times)]
-    noisy, levels = (np.concatenate([p[i].reshape(-1, 8) for p in pairs]) for i in (0, 1))
+    noisy, levels, _ = (np.concatenate([p[i].reshape(-1, 8) for p in pairs]) for i in range(3))
     return noisy == MASK, levels
 
 
@@ -53,13 +53,27 @@ def test_a_step_of_the_rule_leads_from_nothing_to_what_is_masked_in_turn(monkeyp
     monkeypatch.setattr(noise, 'MOST_STEPS', 1)
     monkeypatch.setattr(noise.np, 'sqrt', np.ones_like)  # every slot of content is unsure
     content = np.random.default_rng(1).random((50, 8)) < 0.6
-    left = noise.masked_in_turn(content, np.random.default_rng(0))
+    left, waits = noise.masked_in_turn(content, np.random.default_rng(0))
     masked = torch.ones(content.shape, dtype=torch.bool)
     confidence = torch.from_numpy(np.where(content, 0.0, 1.0))
     chosen = choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0).numpy()
-    going = ~chosen.all(axis=1)
-    assert going.sum() > 40
+    going = ~left.all(axis=1)
+    assert 10 < going.sum() < 40  # the others are met before the first step
     assert (left[going] == ~chosen[going]).all()
+    # Two slots behind an unsure one wait for it; the first that is left waits for nothing.
+    assert not (waits & ~left).any()
+    assert all(
+        not row[masked.argmax()] for row, masked in zip(waits[going], left[going], strict=True)
+    )
+    assert waits.any()
+
+
+def test_slots_that_wait_count_for_less_and_only_in_blocks_masked_in_turn():
+    content = np.ones(100, bool)
+    for in_turn, found in ((0.0, {1.0}), (1.0, {0.25, 1.0})):
+        config = Noise(8, MASK, 2, in_turn=in_turn, waiting_weight=0.25, content=content)
+        weights = config.add(ANSWER, np.random.default_rng(0))[2]
+        assert set(weights.reshape(-1)) == found
 
 
 def test_digits_letters_and_signs_are_content_and_punctuation_is_not():

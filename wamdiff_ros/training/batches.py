@@ -88,6 +88,7 @@ class Layout:
     teacher_block_size: int | None = None
     fully_masked: float = 0.0
     in_turn: float = 0.0
+    waiting_weight: float = 1.0
 
 
 class Examples:
@@ -187,6 +188,7 @@ class Batches:
                 layout.noisy_copies,
                 layout.fully_masked,
                 layout.in_turn,
+                layout.waiting_weight,
                 examples.content_tokens() if layout.in_turn else None,
             )
 
@@ -226,7 +228,7 @@ class Batches:
             return lay_out_tokens(prompts, [e.answer for e in examples], eos)
         answers = [fill_answer(e.answer, eos, layout.block_size) for e in examples]
         noised = (self._noise.add(*pair) for pair in zip(answers, randoms, strict=True))
-        noisy, noise = zip(*noised, strict=True)
+        noisy, noise, weights = zip(*noised, strict=True)
         return lay_out_blocks(
             prompts,
             answers,
@@ -235,6 +237,7 @@ class Batches:
             layout.block_size,
             config.mask_token_id,
             layout.teacher_block_size,
+            weights,
         )
 
     def record_at(self, place: int) -> int:

@@ -30,7 +30,7 @@ class BlockBatch:
     teacher_visible: torch.Tensor | None  # the same under the teacher's block size
     rows: slice  # the R columns among which all slots lie
     # The m slots whose logits are wanted: flat indexes into n * R, their clean tokens, their
-    # block's noise level t, and one over (n * noisy copies * tokens of the filled answer).
+    # block's noise level t, and their weight over (n * noisy copies * tokens of the answer).
     slots: torch.Tensor  # [m]
     labels: torch.Tensor  # [m]
     noise: torch.Tensor  # [m]
@@ -107,11 +107,13 @@ def lay_out_blocks(
     block_size: int,
     mask_token_id: int,
     teacher_block_size: int | None = None,
+    weights: Sequence[np.ndarray] | None = None,
 ) -> BlockBatch:
     """Lay out samples for block diffusion.
 
     Per sample: its answer [a], filled to whole blocks; its noisy copies [copies, a], in which the
-    mask token marks what is to be predicted; and the noise level t of each of their tokens.
+    mask token marks what is to be predicted; the noise level t of each of their tokens, and what
+    it counts for in the loss, 1 by default.
     """
     n, copies = len(prompts), len(noisy[0])
     lengths = [(len(p), len(a)) for p, a in zip(prompts, answers, strict=True)]
@@ -133,7 +135,8 @@ def lay_out_blocks(
         slots.append(row * (rows.stop - rows.start) + p + a - rows.start + masked)
         labels.append(clean[masked % a])
         levels.append(noise[row].reshape(-1)[masked])
-        shares.append(np.full(len(masked), 1 / (n * copies * a)))
+        weight = 1.0 if weights is None else weights[row].reshape(-1)[masked]
+        shares.append(np.full(len(masked), 1 / (n * copies * a)) * weight)
     teacher_visible = None
     if teacher_block_size is not None and teacher_block_size != block_size:
         teacher_visible = batch_visibility(lengths, teacher_block_size, copies, size)

@@ -18,7 +18,7 @@ class Noise:
     """Makes noisy copies of clean answers.
 
     Of all noisy blocks a share `fully_masked` shows nothing, and a share `in_turn` what the rule
-    `leading` of decoding/unmasking.py shows after a step or two. The others are masked as in
+    `leading` of decoding/unmasking.py shows after none to two steps. The others are masked as in
     WAM-Diff2: each token with the probability of its block's level t, which is spread evenly over
     the blocks of a copy.
     """
@@ -28,30 +28,37 @@ class Noise:
     copies: int = 1
     fully_masked: float = 0.0
     in_turn: float = 0.0
+    # What a slot counts for in the loss that waits for one before it, in blocks masked in turn.
+    waiting_weight: float = 1.0
     # Of each token of the vocabulary, whether an answer may hinge on it; the others, punctuation,
     # are always sure. Needed for `in_turn`.
     content: np.ndarray | None = None
 
     def add(
         self, answer: Sequence[int], random: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return noisy copies [copies, a] of a filled answer, and each token's noise level t."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return noisy copies of a filled answer, each token's noise level t, and its weight.
+
+        All [copies, a].
+        """
         clean = np.asarray(answer, np.int64)
         blocks = len(clean) // self.block_size
         levels = np.stack([stratified_noise(blocks, random) for _ in range(self.copies)])
         kind = random.random(levels.shape)
         levels = np.where(kind < self.fully_masked, 1.0, levels)
         noise = levels.repeat(self.block_size, axis=1)
-        masked = random.random(noise.shape) <= noise
+        masked, weights = random.random(noise.shape) <= noise, np.ones(noise.shape)
         turns = (kind >= self.fully_masked) & (kind < self.fully_masked + self.in_turn)
         if turns.any():
-            tokens = np.tile(clean, (self.copies, 1)).reshape(-1, self.block_size)
-            masked, noise = masked.reshape(tokens.shape), noise.reshape(tokens.shape)
             rows = turns.reshape(-1)
-            left = masked_in_turn(self.content[tokens[rows]], random)
-            masked[rows], noise[rows] = left, left.mean(axis=1, keepdims=True)
-            masked, noise = masked.reshape(self.copies, -1), noise.reshape(self.copies, -1)
-        return np.where(masked, self.mask_token_id, clean), noise
+            tokens = np.tile(clean, (self.copies, 1)).reshape(-1, self.block_size)[rows]
+            left, waits = masked_in_turn(self.content[tokens], random)
+            # Views, so that writing to their rows writes to the arrays.
+            blocks_of = (part.reshape(-1, self.block_size) for part in (masked, noise, weights))
+            masked_rows, noise_rows, weight_rows = blocks_of
+            masked_rows[rows], noise_rows[rows] = left, left.mean(axis=1, keepdims=True)
+            weight_rows[rows] = np.where(waits, self.waiting_weight, 1.0)
+        return np.where(masked, self.mask_token_id, clean), noise, weights
 
 
 def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
@@ -60,22 +67,27 @@ def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
     return random.permutation((u + np.arange(blocks)) / blocks)
 
 
-def masked_in_turn(content: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return what is left masked of blocks [n, B] after a few steps of the rule `leading`.
+def masked_in_turn(
+    content: np.ndarray, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is left masked of blocks [n, B] after up to two steps of the rule `leading`.
 
-    Which slots a model will be unsure of is not known beforehand: some of the `content`, more in
-    one block than in another. A block keeps at least one masked slot.
+    And which of that the next step would not unmask. Which slots a model will be unsure of is not
+    known beforehand: some of the `content`, more in one block than in another. A block keeps at
+    least one masked slot.
     """
     share = np.sqrt(random.random((len(content), 1)))
     unsure = torch.from_numpy(content & (random.random(content.shape) < share))
-    steps = torch.from_numpy(random.integers(1, MOST_STEPS + 1, (len(content), 1)))
+    steps = torch.from_numpy(random.integers(MOST_STEPS + 1, size=(len(content), 1)))
     masked = torch.ones(content.shape, dtype=torch.bool)
     for step in range(MOST_STEPS):
         confidence = torch.where(masked, torch.where(unsure, 0.0, 1.0), -1.0)
         left = masked & ~choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0)
         goes_on = (step < steps) & left.any(dim=1, keepdim=True)
         masked = torch.where(goes_on, left, masked)
-    return masked.numpy()
+    confidence = torch.where(masked, torch.where(unsure, 0.0, 1.0), -1.0)
+    waits = masked & ~choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0)
+    return masked.numpy(), waits.numpy()
 
 
 def content_tokens(tokenizer: Tokenizer, vocab_size: int) -> np.ndarray:

@@ -58,8 +58,10 @@ class Recipe:
     # Share of noisy blocks without any token to see. Decoding in few steps begins every block so,
     # and evenly spread noise hardly ever does.
     fully_masked: float = 0.0
-    # Share masked as the rule `leading` leaves them after a step or two, instead of evenly.
+    # Share masked as the rule `leading` leaves them after none to two steps, instead of evenly.
     in_turn: float = 0.0
+    # What slots there count for in the loss that decoding would not unmask next.
+    waiting_weight: float = 1.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # How many times as often records are drawn that hold a critical object, or show a thing of a
     # kind of simulation/boxes.py, by its name: {cyclist: 4, amber: 3}.
@@ -118,8 +120,8 @@ class Recipe:
         ):  # fmt: skip
             self._insist(name, getattr(self, name) >= 0, '0 or more')
         for name in (
-            'confidence_threshold', 'fully_masked', 'in_turn', 'warm_up_from', 'decay_to',
-            'distillation_share', 'beta',
+            'confidence_threshold', 'fully_masked', 'in_turn', 'waiting_weight', 'warm_up_from',
+            'decay_to', 'distillation_share', 'beta',
         ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) <= 1, '0 … 1')
         self._insist(

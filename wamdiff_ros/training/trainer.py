@@ -93,6 +93,7 @@ class Trainer:
                 self.teacher.block_size if self.teacher else None,
                 recipe.fully_masked,
                 recipe.in_turn,
+                recipe.waiting_weight,
             ),
             recipe.batch,
             recipe.seed,
