@@ -7,7 +7,8 @@ from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.image_processor import ImageProcessor
 from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.planning.prompts import PromptTemplates
-from wamdiff_ros.training.batches import Batches, Examples, Layout
+from wamdiff_ros.training.batches import Batches, Examples
+from wamdiff_ros.training.block_layout import Layout
 
 
 @pytest.fixture(scope='module')

@@ -12,8 +12,8 @@ from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.model.weights import load_network
 from wamdiff_ros.planning.prompts import PromptTemplates
 from wamdiff_ros.runtime.engine import Engine
-from wamdiff_ros.training.batches import Batches, Examples, Layout, group_images
-from wamdiff_ros.training.block_layout import lay_out_blocks, lay_out_tokens
+from wamdiff_ros.training.batches import Batches, Examples, group_images
+from wamdiff_ros.training.block_layout import Layout, lay_out_blocks, lay_out_tokens
 from wamdiff_ros.training.network_forward import NetworkForward
 
 CPU = torch.device('cpu')

@@ -10,6 +10,7 @@ from wamdiff_ros.decoding.unmasking import Unmasking, choose_slots
 from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.training import noise
+from wamdiff_ros.training.block_layout import Layout
 from wamdiff_ros.training.noise import Noise
 
 MASK = 99
@@ -32,7 +33,7 @@ def test_noise_levels_are_spread_evenly_over_the_blocks():
 
 @pytest.mark.parametrize('share', (0.0, 0.4, 1.0))
 def test_a_share_of_noisy_blocks_is_fully_masked(share):
-    masked, levels = blocks_of(Noise(8, MASK, 2, fully_masked=share))
+    masked, levels = blocks_of(Noise(Layout(8, 2, fully_masked=share), MASK))
     assert np.mean(masked.all(axis=1) & (levels[:, 0] == 1)) == pytest.approx(share, abs=0.05)
 
 
@@ -40,7 +41,7 @@ def test_what_is_masked_in_turn_is_what_decoding_meets():
     # Slots 2 and 6 are punctuation: sure from the start, so never left masked.
     content = np.ones(100, bool)
     content[[t for t in ANSWER if t % 8 in (2, 6)]] = False
-    masked, levels = blocks_of(Noise(8, MASK, 2, in_turn=1.0, content=content))
+    masked, levels = blocks_of(Noise(Layout(8, 2, in_turn=1.0), MASK, content))
     assert masked.any(axis=1).all() and not masked.all(axis=1).all()
     shown = masked[~masked.all(axis=1)]
     assert not shown[:, [2, 6]].any()
@@ -71,8 +72,8 @@ def test_a_step_of_the_rule_leads_from_nothing_to_what_is_masked_in_turn(monkeyp
 def test_slots_that_wait_count_for_less_and_only_in_blocks_masked_in_turn():
     content = np.ones(100, bool)
     for in_turn, found in ((0.0, {1.0}), (1.0, {0.25, 1.0})):
-        config = Noise(8, MASK, 2, in_turn=in_turn, waiting_weight=0.25, content=content)
-        weights = config.add(ANSWER, np.random.default_rng(0))[2]
+        layout = Layout(8, 2, in_turn=in_turn, waiting_weight=0.25)
+        weights = Noise(layout, MASK, content).add(ANSWER, np.random.default_rng(0))[2]
         assert set(weights.reshape(-1)) == found
 
 

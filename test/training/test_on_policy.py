@@ -14,8 +14,8 @@ from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.model.weights import load_network
 from wamdiff_ros.planning.prompts import PromptTemplates
 from wamdiff_ros.runtime.engine import Engine
-from wamdiff_ros.training.batches import Batches, Examples, Layout
-from wamdiff_ros.training.block_layout import fill_answer
+from wamdiff_ros.training.batches import Batches, Examples
+from wamdiff_ros.training.block_layout import Layout, fill_answer
 from wamdiff_ros.training.on_policy import OnPolicy
 from wamdiff_ros.training.recipe import Recipe
 

@@ -20,7 +20,7 @@ from ..model.config import ModelConfig
 from ..model.image_processor import ImageProcessor
 from ..model.tokenizer import Tokenizer
 from ..planning.prompts import PromptTemplates
-from .block_layout import BlockBatch, fill_answer, lay_out_blocks, lay_out_tokens
+from .block_layout import BlockBatch, Layout, fill_answer, lay_out_blocks, lay_out_tokens
 from .image_features import ImageFeatures
 from .network_forward import ImageGroup
 from .noise import Noise, content_tokens
@@ -77,18 +77,6 @@ def move(holder, device: torch.device):
         if isinstance(value, torch.Tensor)
     }
     return replace(holder, **moved)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a run lays out its samples; block size 1 is next-token prediction."""
-
-    block_size: int
-    noisy_copies: int = 1
-    teacher_block_size: int | None = None
-    fully_masked: float = 0.0
-    in_turn: float = 0.0
-    waiting_weight: float = 1.0
 
 
 class Examples:
@@ -182,15 +170,8 @@ class Batches:
         self._indexes = _emphasised(examples.records, emphasis or {})
         self._rank, self._processes = rank, processes
         if layout.block_size > 1:
-            self._noise = Noise(
-                layout.block_size,
-                examples.config.mask_token_id,
-                layout.noisy_copies,
-                layout.fully_masked,
-                layout.in_turn,
-                layout.waiting_weight,
-                examples.content_tokens() if layout.in_turn else None,
-            )
+            content = examples.content_tokens() if layout.in_turn else None
+            self._noise = Noise(layout, examples.config.mask_token_id, content)
 
     def step(self, step: int) -> list[TaskBatch]:
         """Return the batches of `step`, one or more for each task."""

@@ -19,6 +19,20 @@ from ..model.chat import Prompt
 PREFIX, CLEAN, PADDING = 0, 1, -1  # noisy copies are 2, 3, …
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How a run lays out and masks its samples; block size 1 is next-token prediction."""
+
+    block_size: int
+    noisy_copies: int = 1
+    teacher_block_size: int | None = None
+    # Shares of all noisy blocks, see noise.py.
+    fully_masked: float = 0.0
+    in_turn: float = 0.0
+    # What a slot counts for in the loss that waits for one before it, in blocks masked in turn.
+    waiting_weight: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class BlockBatch:
     """Samples of unequal length, padded on the right to S tokens, and what is learnt from them."""

@@ -8,6 +8,7 @@ import torch
 
 from ..decoding.unmasking import Unmasking, choose_slots
 from ..model.tokenizer import Tokenizer
+from .block_layout import Layout
 
 LOWEST_NOISE = 1e-3
 MOST_STEPS = 2  # of decoding before a block is met: after three, a number's digits are complete
@@ -23,13 +24,8 @@ class Noise:
     the blocks of a copy.
     """
 
-    block_size: int
+    layout: Layout
     mask_token_id: int
-    copies: int = 1
-    fully_masked: float = 0.0
-    in_turn: float = 0.0
-    # What a slot counts for in the loss that waits for one before it, in blocks masked in turn.
-    waiting_weight: float = 1.0
     # Of each token of the vocabulary, whether an answer may hinge on it; the others, punctuation,
     # are always sure. Needed for `in_turn`.
     content: np.ndarray | None = None
@@ -41,24 +37,21 @@ class Noise:
 
         All [copies, a].
         """
-        clean = np.asarray(answer, np.int64)
-        blocks = len(clean) // self.block_size
-        levels = np.stack([stratified_noise(blocks, random) for _ in range(self.copies)])
+        layout, size = self.layout, self.layout.block_size
+        clean = np.asarray(answer, np.int64).reshape(-1, size)
+        copies = np.tile(clean, (layout.noisy_copies, 1, 1))  # [copies, blocks, size]
+        levels = np.stack([stratified_noise(len(clean), random) for _ in copies])
         kind = random.random(levels.shape)
-        levels = np.where(kind < self.fully_masked, 1.0, levels)
-        noise = levels.repeat(self.block_size, axis=1)
+        fully = kind < layout.fully_masked
+        noise = np.where(fully, 1.0, levels)[..., None].repeat(size, axis=-1)
         masked, weights = random.random(noise.shape) <= noise, np.ones(noise.shape)
-        turns = (kind >= self.fully_masked) & (kind < self.fully_masked + self.in_turn)
+        turns = ~fully & (kind < layout.fully_masked + layout.in_turn)
         if turns.any():
-            rows = turns.reshape(-1)
-            tokens = np.tile(clean, (self.copies, 1)).reshape(-1, self.block_size)[rows]
-            left, waits = masked_in_turn(self.content[tokens], random)
-            # Views, so that writing to their rows writes to the arrays.
-            blocks_of = (part.reshape(-1, self.block_size) for part in (masked, noise, weights))
-            masked_rows, noise_rows, weight_rows = blocks_of
-            masked_rows[rows], noise_rows[rows] = left, left.mean(axis=1, keepdims=True)
-            weight_rows[rows] = np.where(waits, self.waiting_weight, 1.0)
-        return np.where(masked, self.mask_token_id, clean), noise, weights
+            left, waits = masked_in_turn(self.content[copies[turns]], random)
+            masked[turns], noise[turns] = left, left.mean(axis=1, keepdims=True)
+            weights[turns] = np.where(waits, layout.waiting_weight, 1.0)
+        noisy = np.where(masked, self.mask_token_id, copies)
+        return tuple(part.reshape(len(copies), -1) for part in (noisy, noise, weights))
 
 
 def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:
@@ -80,14 +73,13 @@ def masked_in_turn(
     unsure = torch.from_numpy(content & (random.random(content.shape) < share))
     steps = torch.from_numpy(random.integers(MOST_STEPS + 1, size=(len(content), 1)))
     masked = torch.ones(content.shape, dtype=torch.bool)
-    for step in range(MOST_STEPS):
+    # Once more than it may go on: what that leaves waits.
+    for step in range(MOST_STEPS + 1):
         confidence = torch.where(masked, torch.where(unsure, 0.0, 1.0), -1.0)
         left = masked & ~choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0)
         goes_on = (step < steps) & left.any(dim=1, keepdim=True)
         masked = torch.where(goes_on, left, masked)
-    confidence = torch.where(masked, torch.where(unsure, 0.0, 1.0), -1.0)
-    waits = masked & ~choose_slots(Unmasking.LEADING, 0.5, confidence, masked, 0)
-    return masked.numpy(), waits.numpy()
+    return masked.numpy(), left.numpy()
 
 
 def content_tokens(tokenizer: Tokenizer, vocab_size: int) -> np.ndarray:

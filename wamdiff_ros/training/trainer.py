@@ -21,7 +21,8 @@ from ..model.tokenizer import Tokenizer
 from ..model.weights import load_network
 from ..planning.prompts import PromptTemplates
 from . import checkpoints
-from .batches import Batches, Examples, Layout, Records, TaskBatch, move
+from .batches import Batches, Examples, Records, TaskBatch, move
+from .block_layout import Layout
 from .distillation import Teacher
 from .image_features import ImageFeatures
 from .losses import macro_average, masked_cross_entropy
