@@ -82,12 +82,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument('--out', type=Path, metavar='DIR', help='folder for bench.json and bench.txt')
 
 
+def shape_only(args: argparse.Namespace) -> bool:
+    """Return whether random weights of the 2b shape are measured, and no checkpoint."""
+    return args.model is None and args.size == '2b'
+
+
 def sections(args: argparse.Namespace) -> Sequence[str]:
     """Return what to measure; raises ValueError where that cannot be."""
-    shape_only = args.model is None and args.size == '2b'
     if args.only is None:
-        return tuple(name for name in SECTIONS if name != 'tick' or not shape_only)
-    if shape_only and 'tick' in args.only:
+        return tuple(name for name in SECTIONS if name != 'tick' or not shape_only(args))
+    if shape_only(args) and 'tick' in args.only:
         raise ValueError(
             '--only tick with --size 2b: a tick plans from pictures, and the 2b shape has neither '
             'tokenizer nor preprocessor; give a checkpoint as --model'

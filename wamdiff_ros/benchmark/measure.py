@@ -17,6 +17,7 @@ from ..runtime.options import PLAIN, EngineOptions
 from ..runtime.paged_forward import PagedBackend
 from ..runtime.quantisation import Quantisation
 from ..share import share_path
+from .bench import shape_only
 from .contender import Contender, fixed_settings
 from .cost import SHORT_SWEEP, Sweep, measure_cost
 from .ladder import Ladder
@@ -62,7 +63,7 @@ def set_up(args: argparse.Namespace) -> Bench:
     device = choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
     quantisations = [Quantisation.parse(text) for text in args.quantisation]
-    if args.model is None and args.size == '2b':
+    if shape_only(args):
         dtype = torch.bfloat16 if args.dtype == 'auto' else dtype
         network = random_network(QWEN3_VL_2B, dtype, device)
         return Bench(

@@ -1,8 +1,8 @@
 """Products with a layer's weights; on a CPU packed once, instead of anew in every call.
 
 oneDNN, which does torch's matrix products on CPUs, reads weights in blocks of its own order. Given
-plain ones it reorders them in each call, and that takes as long as a product with few rows. What
-is packed is a copy: it takes the weights' memory once more.
+plain ones it reorders them in each call, which costs a product with few rows a good part of its
+time. What is packed is a copy: it takes the weights' memory once more.
 """
 
 from collections.abc import Callable
