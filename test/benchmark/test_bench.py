@@ -18,7 +18,7 @@ pytest.importorskip('transformers', reason='requirements/bench.txt is not instal
 
 from wamdiff_ros.benchmark import bench, limits, measure, tick
 from wamdiff_ros.benchmark.contender import Contender, fixed_settings
-from wamdiff_ros.benchmark.cost import Sweep, window_grid
+from wamdiff_ros.benchmark.cost import Sweep
 from wamdiff_ros.benchmark.ladder import EVERYTHING, TRANSFORMERS, option_steps
 from wamdiff_ros.benchmark.limits import Limits
 from wamdiff_ros.benchmark.measure import Bench
@@ -226,11 +226,6 @@ def test_counted_work_is_what_torch_counts(network):
     context = len(question.prompt) + 8
     counted = language_forward(TINY, 4, rows=8, context=context, head_rows=8).flops
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.01)
-
-
-def test_frames_of_a_window_fill_whole_blocks():
-    assert window_grid(TINY, (1, 4, 8)) == (1, 4, 6)  # 6 tokens and two brackets: one block of 8
-    assert window_grid(QWEN3_VL_2B, (1, 16, 32)) == (1, 18, 28)  # 128 of four blocks of 32
 
 
 def test_a_floor_is_the_larger_of_arithmetic_and_reading():

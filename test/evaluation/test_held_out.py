@@ -24,6 +24,8 @@ from wamdiff_ros.types import (
 class StandIn:
     """Plans what the record says, moved by `offset_m`; refuses and mumbles where it is told to."""
 
+    window_frames = 1
+
     def __init__(self, data, offset_m=(0.0, 0.0), refuse=(), mumble=(), claim=(), calls=None):
         self._next = iter([data[0], *data])  # the first one is asked for twice, to warm up
         self._offset_m = np.array(offset_m)

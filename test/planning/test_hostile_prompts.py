@@ -28,7 +28,7 @@ def ask(folder, content):
     with contextlib.suppress(PromptError):
         templates = PromptTemplates.load(folder)
         state = EgoState(1, 'odom', 'base_link', (0, 0, 0), (0, 0, 0, 1), (5, 0), 0.0, (0, 0))
-        turn = navigation_turn(templates, Observation(1, (), state, Command.LEFT))
+        turn = navigation_turn(templates, Observation(1, (), state, Command.LEFT), 0)
         assert all(isinstance(part, Text) for part in turn)
 
 

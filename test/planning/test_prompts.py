@@ -29,7 +29,7 @@ def text_of(parts):
 
 
 def test_navigation_turn_holds_command_position_velocity_and_acceleration():
-    text = text_of(navigation_turn(PromptTemplates(), observation()))
+    text = text_of(navigation_turn(PromptTemplates(), observation(), 1))
     assert 'command: left' in text
     assert 'position: (0.00,0.00)' in text
     assert 'Velocity: (8.31,0.00)' in text
@@ -41,8 +41,8 @@ def test_navigation_turn_holds_command_position_velocity_and_acceleration():
 @pytest.mark.parametrize('cameras', [1, 3])
 def test_both_turns_share_lead_in_and_images(cameras):
     seen = observation(cameras=cameras)
-    navigation = navigation_turn(PromptTemplates(), seen)
-    description = description_turn(PromptTemplates(), seen)
+    navigation = navigation_turn(PromptTemplates(), seen, cameras)
+    description = description_turn(PromptTemplates(), seen, cameras)
     assert navigation[: cameras + 1] == description[: cameras + 1]
     assert navigation[1 : cameras + 1] == tuple(Image(i) for i in range(cameras))
     assert len(navigation) == len(description) == cameras + 2
@@ -50,8 +50,8 @@ def test_both_turns_share_lead_in_and_images(cameras):
 
 
 def test_the_shared_part_does_not_change_with_the_motion():
-    first = navigation_turn(PromptTemplates(), observation())
-    second = navigation_turn(PromptTemplates(), observation(velocity=(0.0, 0.0)))
+    first = navigation_turn(PromptTemplates(), observation(), 1)
+    second = navigation_turn(PromptTemplates(), observation(velocity=(0.0, 0.0)), 1)
     assert first[:2] == second[:2]
 
 
@@ -60,7 +60,7 @@ number = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.tuples(number, number), st.tuples(number, number))
 def test_any_motion_gives_bounded_ascii_without_negative_zero(velocity, acceleration):
-    text = text_of(navigation_turn(PromptTemplates(), observation(velocity, acceleration)))
+    text = text_of(navigation_turn(PromptTemplates(), observation(velocity, acceleration), 1))
     assert text.isascii()
     assert '-0.00' not in text
     assert len(text) < 500
@@ -69,7 +69,7 @@ def test_any_motion_gives_bounded_ascii_without_negative_zero(velocity, accelera
 @pytest.mark.parametrize('bad', [math.nan, math.inf])
 def test_motion_that_is_not_finite_is_refused(bad):
     with pytest.raises(ValueError, match='not finite'):
-        navigation_turn(PromptTemplates(), observation(velocity=(bad, 0.0)))
+        navigation_turn(PromptTemplates(), observation(velocity=(bad, 0.0)), 1)
 
 
 def test_defaults_without_a_file(tmp_path):
@@ -88,7 +88,7 @@ def test_the_checkpoint_brings_its_own_words(tmp_path):
     }
     write(tmp_path, json.dumps(own))
     templates = PromptTemplates.load(tmp_path)
-    parts = navigation_turn(templates, observation())
+    parts = navigation_turn(templates, observation(), 1)
     assert parts == (Text(own['lead_in']), Image(0), Text('{turn left} v=(8.31,0.00)'))
     assert templates.description == PromptTemplates().description
 
@@ -96,7 +96,7 @@ def test_the_checkpoint_brings_its_own_words(tmp_path):
 def test_numbers_can_have_a_fixed_width_without_negative_zero(tmp_path):
     write(tmp_path, '{"navigation": "{velocity} {acceleration}", "number_format": "+05.1f"}')
     templates = PromptTemplates.load(tmp_path)
-    turn = navigation_turn(templates, observation((8.31, -0.04), (-11.26, 0.0)))
+    turn = navigation_turn(templates, observation((8.31, -0.04), (-11.26, 0.0)), 1)
     assert turn[-1] == Text('(+08.3,+00.0) (-11.3,+00.0)')
 
 

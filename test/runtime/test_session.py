@@ -199,12 +199,53 @@ def test_an_autoregressive_checkpoint_answers_through_the_same_session(model_dir
     assert again.counts.reused_prefix_tokens == lead_in + image
 
 
-def test_a_checkpoint_that_wants_several_frames_is_refused(tmp_path):
-    model_dir = tiny_model(tmp_path)
+@pytest.fixture(scope='module')
+def window_model(tmp_path_factory):
+    model_dir = tiny_model(tmp_path_factory.mktemp('window'))
     config = json.loads((model_dir / 'config.json').read_text())
-    (model_dir / 'config.json').write_text(json.dumps(config | {'window_frames': 4}))
-    with pytest.raises(CheckpointError, match='window_frames 4, but the planner shows one frame'):
-        load(model_dir)
+    (model_dir / 'config.json').write_text(json.dumps(config | {'window_frames': 3}))
+    return model_dir
+
+
+def test_a_checkpoint_of_several_frames_is_shown_the_newest_and_computes_one(window_model):
+    session = load(window_model)
+    counts = []
+    for tick in range(5):
+        seen = observation(seed=tick, t0_ns=10**9 + tick * 100_000_000)
+        counts.append(session.plan(seen).counts)
+        session.describe(seen)
+    frame = (128 // 32) * (224 // 32) + 2
+    first = counts[0].prompt_tokens
+    assert [c.prompt_tokens - first for c in counts] == [0, frame, *[2 * frame] * 3]
+    assert [c.vision_forwards for c in counts] == [1] * 5
+    # The head and all frames but the newest.
+    head = counts[1].reused_prefix_tokens - frame
+    assert 0 < head < 32
+    assert [c.reused_prefix_tokens for c in counts[1:]] == [
+        head + frame, *[head + 2 * frame] * 3
+    ]  # fmt: skip
+    answer = session.plan(seen).answer
+    session.reset()
+    for tick in range(2, 4):
+        session.show(observation(seed=tick, t0_ns=10**9 + tick * 100_000_000))
+    again = session.plan(seen)
+    assert again.answer == answer
+    assert again.counts.reused_prefix_tokens == head + 2 * frame, 'what was shown is prefilled'
+
+
+def test_a_gap_in_the_stream_begins_the_window_anew(window_model):
+    session = load(window_model)
+    whole = [
+        session.plan(observation(seed=tick, t0_ns=10**9 + tick * 100_000_000)).counts
+        for tick in range(3)
+    ]
+    late = session.plan(observation(seed=9, t0_ns=10**9 + 700_000_000)).counts
+    assert late.prompt_tokens == whole[0].prompt_tokens
+
+
+def test_a_rate_that_a_window_was_not_trained_for_is_refused(window_model):
+    with pytest.raises(CheckpointError, match='rate_hz is 20; set it to 10'):
+        load(window_model, rate_hz=20.0, deadline_s=0.05)
 
 
 @pytest.mark.parametrize(

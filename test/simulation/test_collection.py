@@ -19,9 +19,13 @@ class SwervingModel:
     """Plans into the right-hand verge, whatever it sees."""
 
     seen: list = field(default_factory=list)
+    shown: list = field(default_factory=list)  # without a plan
 
     def reset(self):
         self.seen.clear()
+
+    def show(self, observation):
+        self.shown.append(observation)
 
     def plan(self, observation):
         self.seen.append(observation)
@@ -89,6 +93,41 @@ def test_pictures_are_shrunk_and_named_by_camera():
     assert (front.camera, left.camera) == ('front', 'left')
     assert front.rgb.shape == left.rgb.shape == (64, 128, 3)
     assert not np.array_equal(front.rgb, left.rgb)
+
+
+def test_earlier_frames_of_every_camera_come_before_the_newest():
+    window = Settings(every_s=0.5, image_size=(128, 64), cameras=('front', 'left'), frames=3)
+    keyed = collect(SEED, window, 'auto').keyed
+    assert list(keyed[0][1].images) == [
+        'front-2.jpg', 'front-1.jpg', 'front.jpg', 'left-2.jpg', 'left-1.jpg', 'left.jpg',
+    ]  # fmt: skip
+    record = next(r for _, r in keyed if r.velocity_base_mps[0] > 5)
+    then = [record.observation(ago=ago) for ago in (2, 1, 0)]
+    assert [round(one.t0_ns / 1e8) for one in then] == [
+        round(record.time_s * 10) - ago for ago in (2, 1, 0)
+    ]
+    first, second, newest = (one.frames[0].rgb.astype(int) for one in then)
+    assert np.abs(newest - second).mean() > 1
+    assert np.abs(newest - first).mean() > np.abs(newest - second).mean()
+    assert record.shown(2) == (1, 2, 4, 5)
+
+
+def test_one_frame_each_is_the_same_data_as_ever(undisturbed):
+    window = Settings(every_s=1.0, keep_cruising=1.0, disturbances=False, frames=2)
+    plans = {key: r.waypoints_base_m for key, r in collect(SEED, window, 'auto').keyed}
+    assert 1 < len(plans) <= len(undisturbed.keyed)
+    for key, record in undisturbed.keyed:
+        assert key not in plans or np.array_equal(plans[key], record.waypoints_base_m)
+
+
+def test_a_model_looks_at_frames_between_its_plans_where_records_hold_them():
+    model = SwervingModel()
+    settings = Settings(every_s=0.5, model='swerving', beta=0.5, frames=3)
+    collect(SEED, settings, 'auto', model)
+    shown = {o.t0_ns for o in model.shown}
+    assert len(model.shown) == pytest.approx(2 * len(model.seen), abs=2)
+    for observation in model.seen[1:]:
+        assert {observation.t0_ns - 100_000_000, observation.t0_ns - 200_000_000} <= shown
 
 
 def test_a_model_that_leaves_the_road_is_rescued_and_the_expert_labels_it():

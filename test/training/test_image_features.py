@@ -8,6 +8,7 @@ from accelerate.state import AcceleratorState
 from training_data import records, tiny_checkpoint
 
 from wamdiff_ros.training.recipe import Recipe, RecipeError
+from wamdiff_ros.training.records import RecordError
 from wamdiff_ros.training.shards import ShardWriter
 from wamdiff_ros.training.trainer import Trainer
 
@@ -57,6 +58,51 @@ def test_kept_features_give_the_losses_of_the_tower(folder, tmp_path):
     plain = recipe(folder, tmp_path / 'plain', **FROZEN)
     kept = replace(plain, image_features=tmp_path / 'features')
     assert losses(Trainer(kept)) == pytest.approx(losses(Trainer(plain)), rel=1e-3)
+
+
+def several_frames(record, count):
+    """Return the record with `count` frames of other brightness before its own."""
+    (data,) = record.images.values()
+    earlier = [next(iter(one.images.values())) for one in records(count, seed=5)]
+    names = [f'front-{ago}.jpg' for ago in range(count, 0, -1)]
+    images = dict(zip(names, earlier, strict=True)) | {'front.jpg': data}
+    return replace(record, images=images)
+
+
+def test_a_window_has_features_of_all_its_frames(folder, tmp_path):
+    with ShardWriter(tmp_path / 'data' / 'shard-000000.tar') as writer:
+        for index, record in enumerate(records(6)):
+            writer.write(f'{index:08d}', several_frames(record, 2))
+    plain = recipe(
+        folder, tmp_path / 'plain', data=(tmp_path / 'data',), window_frames=3, **FROZEN
+    )
+    kept = replace(plain, image_features=tmp_path / 'features')
+    trainer = Trainer(kept)
+    assert losses(trainer) == pytest.approx(losses(Trainer(plain)), rel=1e-3)
+    shown = {
+        len(e.prompt.images) for s in range(8) for b in trainer.batches.step(s) for e in b.examples
+    }
+    assert shown == {1, 2, 3}, 'sometimes fewer, as while the window fills'
+    assert trainer.config_json['window_frames'] == 3
+    assert trainer.config_json['window_interval_s'] == 0.1
+
+
+def test_a_recipe_without_a_window_sees_only_the_newest_frame(folder, tmp_path):
+    for name, frames in (('one', 0), ('three', 2)):
+        with ShardWriter(tmp_path / name / 'shard-000000.tar') as writer:
+            for index, record in enumerate(records(6)):
+                writer.write(f'{index:08d}', several_frames(record, frames))
+    found = [
+        losses(Trainer(recipe(folder, tmp_path / 'run', data=(tmp_path / name,), **FROZEN)))
+        for name in ('one', 'three')
+    ]
+    assert found[0] == found[1]
+
+
+def test_records_without_enough_frames_are_refused_by_name(folder, tmp_path):
+    trainer = Trainer(recipe(folder, tmp_path / 'run', window_frames=3, **FROZEN))
+    with pytest.raises(RecordError, match=r"\['jpg'\] hold no [23] frames .* --frames"):
+        trainer.batches.step(0)
 
 
 def test_they_are_computed_once_and_again_for_another_tower(folder, tmp_path):

@@ -115,7 +115,7 @@ def test_a_spoilt_description_is_none(spoil):
 def test_planning_is_asked_as_the_node_asks_and_answered_with_the_waypoints():
     record, templates = driving_record(), PromptTemplates()
     conversation = conversations_of(record, templates, 'planning')
-    turn = navigation_turn(templates, record.observation())
+    turn = navigation_turn(templates, record.observation(), 1)
     assert conversation.parts == (turn[0].text, 0, turn[2].text)
     assert 'Navigation command: left.' in turn[2].text
     assert 'Velocity: (6.25,-0.01)' in turn[2].text

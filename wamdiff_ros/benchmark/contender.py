@@ -11,7 +11,6 @@ from ..model.network import Network
 from ..runtime.attention import AttentionBackend
 from ..runtime.engine import Engine, ImageFeatures
 from ..runtime.options import EngineOptions
-from ..runtime.window_cache import WindowCache
 from .runs import Clock, Run
 from .workload import Question
 
@@ -31,8 +30,7 @@ class Contender:
         attention: AttentionBackend | None = None,
     ):
         network = with_config(network, config)
-        window = WindowCache(network) if config.window_frames > 1 else None
-        self.engine = Engine(network, options, attention=attention, window=window)
+        self.engine = Engine(network, options, attention=attention)
         self.settings = settings
 
     def answer(self, question: Question, tokens: int) -> Run:

@@ -1,12 +1,10 @@
 """What an answer costs as its prompt, its cameras, its frames, its rollouts or its blocks grow."""
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.config import ModelConfig
 from ..model.network import Network
 from ..runtime.engine import ImageFeatures
 from ..runtime.options import EngineOptions
@@ -73,8 +71,7 @@ def measure_cost(
     def slide(frames: int) -> Callable[[], Point]:
         changed = replace(config, window_frames=frames)
         contender = Contender(network, changed, options, fixed_settings(changed))
-        asked = question(images=frames, grid=window_grid(config, grid))
-        return _sliding(contender, asked, answer_tokens)
+        return _sliding(contender, question(images=frames), answer_tokens)
 
     def sweeps() -> dict[str, dict[int, Callable[[], Point]]]:
         return {
@@ -139,15 +136,6 @@ def _sliding(contender: Contender, question: Question, tokens: int) -> Callable[
         return _point(question, answer, vision_s, prefill_s, clock.lap())
 
     return run
-
-
-def window_grid(config: ModelConfig, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the grid of nearly as many tokens that fills whole blocks with its two brackets."""
-    merge, size = config.vision.spatial_merge_size, config.block_size
-    wanted = grid[1] * grid[2] // merge**2 + 2
-    tokens = max(1, round(wanted / size)) * size - 2
-    height = max(side for side in range(1, math.isqrt(tokens) + 1) if tokens % side == 0)
-    return 1, height * merge, tokens // height * merge
 
 
 def _point(

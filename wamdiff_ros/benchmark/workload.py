@@ -92,7 +92,10 @@ def world_questions(model_dir, seeds: Sequence[int]) -> list[Question]:
                 [part.index if isinstance(part, Image) else part.text for part in turn],
                 grids, tokenizer, config,
             )
-            for turn in (navigation_turn(templates, seen), description_turn(templates, seen))
+            for turn in (
+                navigation_turn(templates, seen, len(grids)),
+                description_turn(templates, seen, len(grids)),
+            )
         ]  # fmt: skip
         questions.append(Question(*prompts, pictures))
     return questions

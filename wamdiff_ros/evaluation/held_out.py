@@ -104,6 +104,12 @@ def offsets_m(waypoints_base_m: np.ndarray, truth_base_m: np.ndarray) -> np.ndar
 
 
 def _ask_one(session: PlanningSession, record: DrivingRecord) -> dict:
+    frames = session.window_frames
+    if frames > 1:
+        record.shown(frames)  # it has them
+        session.reset()
+        for ago in range(frames - 1, 0, -1):
+            session.show(record.observation(ago=ago))
     observation = record.observation()
     start = time.perf_counter()
     result = session.plan(observation)

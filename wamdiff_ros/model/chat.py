@@ -7,6 +7,7 @@ token of the image.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -73,3 +74,17 @@ def prompt_from_ids(
             time, height, width = grids[len(images)]
             images.append((index, time * (height // merge) * (width // merge)))
     return Prompt(tuple(token_ids), positions, next_position, tuple(images))
+
+
+def frame_spans(prompt: Prompt) -> list[tuple[int, int]]:
+    """Return (start, end) of each image with its two brackets; they lie side by side.
+
+    Raises ValueError for a prompt without images, or with text between them.
+    """
+    spans = [(first - 1, first + count + 1) for first, count in prompt.images]
+    if not spans:
+        raise ValueError('the prompt has no image, a checkpoint with window_frames wants one')
+    for (_, end), (start, _) in pairwise(spans):
+        if start != end:
+            raise ValueError(f'text between images, at token {end}; window_frames allows none')
+    return spans

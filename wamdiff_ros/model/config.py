@@ -69,7 +69,8 @@ class ModelConfig:
     denoising_steps: int  # the checkpoint's own, or one per slot
     unmasking: Unmasking = Unmasking.DYNAMIC  # the checkpoint's own or the reference's
     confidence_threshold: float = 0.9  # likewise
-    window_frames: int = 1  # frames of a camera that a prompt of window mode holds
+    window_frames: int = 1  # of each camera in a prompt; above 1, window mode
+    window_interval_s: float = 0.1  # between them
 
     @property
     def control_ids(self) -> frozenset[int]:
@@ -211,13 +212,28 @@ def load_config(model_dir: Path, values: dict[str, Any] | None = None) -> ModelC
         vision_start_token_id=root.take('vision_start_token_id', int),
         vision_end_token_id=root.take('vision_end_token_id', int),
         eos_token_ids=eos,
-        window_frames=root.take_size('window_frames', 1),
+        **_window_fields(root, decoding['block_size']),
         **decoding,
     )
     text_section.refuse_unread()
     root.refuse_unread()
     _check_ids(config, root)
     return config
+
+
+def _window_fields(root: Section, block_size: int) -> dict[str, Any]:
+    frames = root.take_size('window_frames', 1)
+    interval_s = root.take('window_interval_s', float, 0.1)
+    if not 0.01 <= interval_s <= 10:
+        raise CheckpointError(
+            f'{root.where("window_interval_s")} is {interval_s}, wanted 0.01 … 10 seconds'
+        )
+    if frames > 1 and block_size == 1:
+        raise CheckpointError(
+            f'{root.where("window_frames")} is {frames}, which an autoregressive checkpoint '
+            'cannot have; block_size is 1'
+        )
+    return {'window_frames': frames, 'window_interval_s': interval_s}
 
 
 def read_json(file: Path) -> Any:

@@ -31,7 +31,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Image:
-    """The image of `observation.frames[index]`."""
+    """Image number `index` of those that are shown, from 0."""
 
     index: int
 
@@ -94,17 +94,23 @@ class PromptTemplates:
         return cls(**values)
 
 
-def navigation_turn(templates: PromptTemplates, observation: Observation) -> tuple[Part, ...]:
-    """Ask for the trajectory of `observation`."""
-    return _turn(templates, templates.navigation, observation)
+def navigation_turn(
+    templates: PromptTemplates, observation: Observation, images: int
+) -> tuple[Part, ...]:
+    """Ask for the trajectory of `observation`, showing so many images."""
+    return _turn(templates, templates.navigation, observation, images)
 
 
-def description_turn(templates: PromptTemplates, observation: Observation) -> tuple[Part, ...]:
-    """Ask for a description of the scene of `observation`."""
-    return _turn(templates, templates.description, observation)
+def description_turn(
+    templates: PromptTemplates, observation: Observation, images: int
+) -> tuple[Part, ...]:
+    """Ask for a description of the scene of `observation`, showing so many images."""
+    return _turn(templates, templates.description, observation, images)
 
 
-def _turn(templates: PromptTemplates, question: str, observation: Observation) -> tuple[Part, ...]:
+def _turn(
+    templates: PromptTemplates, question: str, observation: Observation, images: int
+) -> tuple[Part, ...]:
     ego, form = observation.ego, templates.number_format
     question = question.format(
         command=templates.commands[observation.command.value],
@@ -112,8 +118,7 @@ def _turn(templates: PromptTemplates, question: str, observation: Observation) -
         velocity=_pair(ego.velocity_base_mps, form),
         acceleration=_pair(ego.acceleration_base_mps2, form),
     )
-    images = tuple(Image(index) for index in range(len(observation.frames)))
-    return (Text(templates.lead_in), *images, Text(question))
+    return (Text(templates.lead_in), *map(Image, range(images)), Text(question))
 
 
 def _pair(values: tuple[float, float], form: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from ..model.chat import Prompt
+from ..model.chat import Prompt, frame_spans
 from ..model.network import Network
 from ..model.text import ALL
 from .attention import AttentionBackend, SdpaBackend
@@ -62,15 +62,14 @@ class Engine:
         *,
         attention: AttentionBackend | None = None,
         vision: Vision | None = None,
-        window: WindowCache | None = None,
         runner: GraphRunner | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ):
         """Without options the plain reference; fused weights take over those of `network`.
 
         `attention` is torch's own by default; `vision` encodes images in place of the network's
-        tower; with `window` only a prompt's new frames are computed; `runner` replaces the one
-        that `options.runtime` asks for; `progress` hears of captures.
+        tower; `runner` replaces the one that `options.runtime` asks for; `progress` hears of
+        captures. A checkpoint with `window_frames` runs in window mode, see window_cache.py.
         """
         self.network = network
         self.config = network.config
@@ -94,7 +93,7 @@ class Engine:
         self._text = FusedText(network.text, rows) if options.fused_weights else network.text
         self._head = packed_head(network, rows)
         self._vision = vision
-        self._window = window
+        self._window = WindowCache(network) if network.config.window_frames > 1 else None
         self._static: StaticForward | None = None  # over the newest cache of prompts
         self._places = {}  # of patches, per grid
         self._cache: KVCache | None = None  # of the prompts
@@ -166,6 +165,8 @@ class Engine:
         n, longest = len(lengths), max(lengths)
         if n > 1 and rollouts > 1:
             raise ValueError(f'{rollouts} rollouts of {n} prompts; several need a single prompt')
+        if self._window is not None and (n > 1 or all_logits):
+            raise ValueError(f'{n} prompts; window mode takes one, and gives no logits of it')
         block = self.config.block_size
         # The last commit of a run is never needed, but its block is still written while denoising.
         room = -(-new_tokens // block) * block
@@ -193,18 +194,18 @@ class Engine:
                 reused = max((end for end in ends[:-1] if end <= shared), default=0)
         # An exception below must not leave a false record.
         cached, self._cached_tokens = self._cached_tokens, []
-        if self._window is not None and n == 1:
+        if self._window is not None:
             ends = [longest]
             shared = 0 if fresh else _common_prefix(cached, keys)
-            reused, start = self._window.fill(
-                self._cache, self._text, prompts[0], keys, shared,
-                lambda start, end: self._embed_prompts(prompts, images, start, end),
-            )  # fmt: skip
+            if not self.options.prefix_reuse:
+                self._window.reset()
+                shared = 0
+            reused, start, computed = self._fill_window(prompts, images, keys, shared)
         else:
             self._cache.rollback(reused)
-            start = reused
+            start, computed = reused, 0
         ends = [end for end in ends if end > start]
-        self.prefill_forwards = len(ends)
+        self.prefill_forwards = computed + len(ends)
         for end in ends:
             rows = ALL
             if self.options.last_rows and n == 1 and not all_logits:
@@ -315,6 +316,30 @@ class Engine:
         hidden = self._text.run(x, cos, sin, attend, deepstack, rows)
         self._cache.commit(end - start)
         return hidden
+
+    def _fill_window(self, prompts, images, keys, shared: int) -> tuple[int, int, int]:
+        """Have the text before the frames, the frames and nothing else in the cache.
+
+        `shared` tokens are there already. Returns how many were not computed, where the frames
+        end, and how many forwards that took.
+        """
+        spans = frame_spans(prompts[0])
+        head, frames_end = spans[0][0], spans[-1][1]
+        reused = next(end for end in (frames_end, head, 0) if end <= shared)
+        self._cache.rollback(reused)
+        forwards = 0
+        if reused < head:
+            self._prefill_segment(prompts, images, 0, head, NONE)
+            self.after_forward('prefill', head)
+            forwards = 1
+        if reused < frames_end:
+            known, frames = self._window.fill(
+                self._cache, self._text, prompts[0], spans, keys,
+                lambda start, end: self._embed_prompts(prompts, images, start, end),
+            )  # fmt: skip
+            self.after_forward('prefill', frames_end - head - known)
+            reused, forwards = reused + known, forwards + frames
+        return reused, frames_end, forwards
 
     def _fork(self, rollouts: int, room: int) -> None:
         """Let `rollouts` answers go on from the prompts in the cache; one goes on in place."""

@@ -44,6 +44,7 @@ from .device import choose_device, choose_dtype
 from .engine import Engine, ImageFeatures
 from .engine_cache import default_cache_dir
 from .flashinfer_attention import flashinfer_kernels
+from .frame_window import FrameWindow
 from .options import EngineOptions
 from .pace import Costs, DeadlinePace
 from .paged_forward import PagedBackend
@@ -75,14 +76,13 @@ class PlanningSession:
         self._processor = processor
         self._templates = templates
         self._parameters = parameters
-        # Of the newest observation only: its description needs them again.
-        self._encoded: dict[str, tuple[np.ndarray, ImageFeatures]] = {}  # by camera
-        self._image_numbers = itertools.count()
         self._clock_ns = clock_ns
         self._costs = Costs()
         self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
         self._at_once = True  # the newest answer that was filled in at once could be read
         config = engine.config
+        self._image_numbers = itertools.count()
+        self._window = FrameWindow(config.window_frames, config.window_interval_s, self._encode)
         self._sampling = Sampling(
             parameters.temperature, parameters.top_k, parameters.top_p, parameters.seed
         )
@@ -132,10 +132,11 @@ class PlanningSession:
             parameters.head_quantisation,
         )
         config = load_config(model_dir)
-        if config.window_frames > 1:
+        ticks = config.window_interval_s * parameters.rate_hz
+        if config.window_frames > 1 and not 0.5 <= ticks <= 1.5:
             raise CheckpointError(
-                f'{model_dir}: config.json says window_frames {config.window_frames}, but the '
-                'planner shows one frame of each camera; take a checkpoint trained for that'
+                f'{model_dir}: trained on frames {config.window_interval_s:g} s apart, but '
+                f'rate_hz is {parameters.rate_hz:g}; set it to {1 / config.window_interval_s:g}'
             )
         tokenizer = Tokenizer.load(model_dir, config)
         processor = ImageProcessor.load(model_dir, config.vision)
@@ -191,14 +192,24 @@ class PlanningSession:
         return self._engine
 
     @property
+    def window_frames(self) -> int:
+        """How many frames of each camera a prompt shows."""
+        return self._engine.config.window_frames
+
+    @property
     def backend(self) -> str:
         """What runs: attention, device and precision."""
         return self._engine.backend
 
     def reset(self) -> None:
         """Forget the cached prefix and the encoded frames."""
-        self._encoded = {}
+        self._window.reset()
         self._engine.reset()
+
+    def show(self, observation: Observation) -> None:
+        """Take the frames of a moment from which nothing is planned, for those that follow."""
+        new_tokens = self._parameters.max_new_tokens
+        self._prefill(navigation_turn, observation, new_tokens, StageClock(), 'prefill')
 
     def plan(self, observation: Observation, deadline_s: float | None = None) -> PlanningResult:
         """Answer the navigation prompt; a bad answer gives a reason instead of a plan.
@@ -211,13 +222,12 @@ class PlanningSession:
 
     def _plan(self, observation: Observation, deadline_ns: int | None) -> PlanningResult:
         clock = StageClock()
-        parts = navigation_turn(self._templates, observation)
         pace = None
         if deadline_ns is not None:
             pace = self._pace(deadline_ns - self._costs.estimate_ns('trajectory'))
         answers, trace, counts = self._answer(
-            parts,
-            observation.frames,
+            navigation_turn,
+            observation,
             self._parameters.max_new_tokens,
             clock,
             'decode',
@@ -258,10 +268,9 @@ class PlanningSession:
         `stop` is asked between forwards: once it is true, what there is so far is handed over.
         """
         clock = StageClock()
-        parts = description_turn(self._templates, observation)
         (answer,), _, _ = self._answer(
-            parts,
-            observation.frames,
+            description_turn,
+            observation,
             self._parameters.description_max_tokens,
             clock,
             'describe',
@@ -281,8 +290,8 @@ class PlanningSession:
 
     def _answer(
         self,
-        parts: Sequence[Part],
-        frames: Sequence[CameraFrame],
+        ask: Callable[[PromptTemplates, Observation, int], Sequence[Part]],
+        observation: Observation,
         max_new_tokens: int,
         clock: StageClock,
         stage: str,
@@ -293,13 +302,10 @@ class PlanningSession:
         """Encode what is new, prefill what is not cached, decode an answer per sampling."""
         engine = self._engine
         samplings = samplings or [self._sampling]
-        features, encoded = self._encode(frames, clock)
-        with clock('prefill' if stage == 'decode' else f'{stage}_prefill'):
-            turn = [part.index if isinstance(part, Image) else part.text for part in parts]
-            grids = [image.grid for image in features]
-            prompt = user_prompt(turn, grids, self._tokenizer, engine.config)
-            used = [features[part.index] for part in parts if isinstance(part, Image)]
-            reused, _ = engine.prefill([prompt], [used], max_new_tokens, rollouts=len(samplings))
+        prefill_stage = 'prefill' if stage == 'decode' else f'{stage}_prefill'
+        prompt_tokens, reused, encoded = self._prefill(
+            ask, observation, max_new_tokens, clock, prefill_stage, len(samplings)
+        )
         trace = Trace()
         with clock(stage):
             if self._settings is None:
@@ -329,12 +335,33 @@ class PlanningSession:
             prefill_forwards=engine.prefill_forwards,
             denoising_forwards=sum(trace.steps_per_block),
             commit_forwards=0 if engine.options.folded_commit else trace.commits,
-            prompt_tokens=len(prompt),
+            prompt_tokens=prompt_tokens,
             reused_prefix_tokens=reused,
             answer_tokens=len(answers[0].token_ids),
             bulk_filled_tokens=trace.bulk_filled_slots,
         )
         return answers, trace, counts
+
+    def _prefill(
+        self,
+        ask: Callable[[PromptTemplates, Observation, int], Sequence[Part]],
+        observation: Observation,
+        max_new_tokens: int,
+        clock: StageClock,
+        stage: str,
+        rollouts: int = 1,
+    ) -> tuple[int, int, int]:
+        """Put a question into the cache; return its tokens, those reused, and encoded images."""
+        features, encoded = self._window.show(observation.frames, clock)
+        parts = ask(self._templates, observation, len(features))
+        with clock(stage):
+            turn = [part.index if isinstance(part, Image) else part.text for part in parts]
+            grids = [image.grid for image in features]
+            prompt = user_prompt(turn, grids, self._tokenizer, self._engine.config)
+            reused, _ = self._engine.prefill(
+                [prompt], [features], max_new_tokens, rollouts=rollouts
+            )
+        return len(prompt), reused, encoded
 
     def _pace(self, deadline_ns: int) -> DeadlinePace:
         """Return the pace of an answer that has to be there at `deadline_ns`."""
@@ -356,42 +383,26 @@ class PlanningSession:
         )
         return Plan(observation.t0_ns, observation.ego, parsed.xy_base_m, trajectory), ''
 
-    def _encode(self, frames: Sequence[CameraFrame], clock: StageClock):
-        """Return the features of the frames, and how many had to be encoded."""
-        kept: dict[str, tuple[np.ndarray, ImageFeatures]] = {}
-        encoded = 0
-        for frame in frames:
-            rgb, known = self._encoded.get(frame.camera, (None, None))
-            if not _equal_images(rgb, frame.rgb):
-                with clock('preprocess'):
-                    patches, grid = self._processor.patches(frame.rgb)
-                with clock('vision'):
-                    known = self._engine.encode_image(next(self._image_numbers), patches, grid)
-                encoded += 1
-            kept[frame.camera] = (frame.rgb, known)
-        self._encoded = kept
-        return [known for _, known in kept.values()], encoded
+    def _encode(self, rgb: np.ndarray, clock: StageClock) -> ImageFeatures:
+        with clock('preprocess'):
+            patches, grid = self._processor.patches(rgb)
+        with clock('vision'):
+            return self._engine.encode_image(next(self._image_numbers), patches, grid)
 
     def _warm_up(self) -> None:
         """Run every kind of forward, so that no tick pays for first use and costs are known."""
-        frame = CameraFrame('warm_up', 0, np.zeros((256, 448, 3), np.uint8))
         origin, ahead, still = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.0, 0.0)
         ego = EgoState(0, '', '', origin, ahead, still, 0.0, still)
-        blank = Observation(0, (frame,), ego, Command.STRAIGHT)
         now_ns = self._clock_ns()
-        # At ease, in good time, and so late that the whole answer is filled in at once, which also
-        # shows whether this checkpoint's answers can be read then.
-        for deadline_ns in (None, now_ns + 10**12, now_ns + 10**12, now_ns, now_ns):
-            self._plan(blank, deadline_ns)
+        interval_ns = round(self._engine.config.window_interval_s * 1e9)
+        # At ease until the window is full, in good time, and so late that the whole answer is
+        # filled in at once, which also shows whether this checkpoint's answers can be read then.
+        deadlines_ns = [None] * self._engine.config.window_frames
+        for tick, deadline_ns in enumerate(
+            (*deadlines_ns, now_ns + 10**12, now_ns + 10**12, now_ns, now_ns)
+        ):
+            rgb = np.full((256, 448, 3), tick, np.uint8)
+            frame = CameraFrame('warm_up', tick * interval_ns, rgb)
+            self._plan(Observation(0, (frame,), ego, Command.STRAIGHT), deadline_ns)
         self._answer_blocks.clear()
         self.reset()
-
-
-def _equal_images(known: np.ndarray | None, rgb: np.ndarray) -> bool:
-    """Compare by content: a camera that stands still may send a frame again."""
-    if known is None or known.shape != rgb.shape:
-        return False
-    # A coarse look tells nearly all different images apart.
-    return known is rgb or (
-        np.array_equal(known[::16, ::16], rgb[::16, ::16]) and np.array_equal(known, rgb)
-    )

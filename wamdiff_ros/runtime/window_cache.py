@@ -1,22 +1,22 @@
-"""Window mode (FlashDrive): of a prompt with several frames, only the newest is computed.
+"""Window mode: of a prompt with several frames of each camera, only the newest are computed.
 
-Keys are kept as they are before their rotation, frame by frame. When the window moves on, a frame
-that stays gets the positions of its new place and its keys are rotated for them; its values are
-unchanged. So the prompt's first layer is exact. Further layers still carry what a frame saw when
-it was computed, frames that have left the window among it: that drifts from a full prefill, and
-only checkpoints that were trained for it may run this way (`window_frames` in config.json).
+As in FlashDrive, the keys of a frame are kept as they are before their rotation. When the window
+moves on, a frame that stays is written to its new place, rotated for that; its values are
+unchanged. Other than there, frames do not see each other or the text before them: that they were
+taken one after another is for the text behind them to see. So what is kept of a frame depends on
+nothing that could leave the window, and never drifts from a full prefill. A checkpoint has to be
+trained like that (`window_frames` in config.json, training/block_layout.py).
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from ..model.chat import Prompt
-from ..model.config import CheckpointError
 from ..model.network import Network
 from ..model.rope import rotate
-from ..model.text import Attend
 
 NONE = slice(0, 0)
 # From a start to an end of the prompt: embedded tokens [1, L, hidden], positions [3, 1, L], and
@@ -25,101 +25,79 @@ Embed = Callable[[int, int], tuple[torch.Tensor, torch.Tensor, Sequence[torch.Te
 
 
 @dataclass(frozen=True, eq=False)
-class _Segment:
-    """Unrotated keys, and values [layers, 1, kv_heads, L, d], of the head or of one frame."""
+class _Frame:
+    """Unrotated keys, and values [layers, 1, kv_heads, L, d], of one frame."""
 
     keys: torch.Tensor
     values: torch.Tensor
 
 
 class WindowCache:
-    """What is kept of the newest prompt's head and frames; for one engine."""
+    """What is kept of the newest prompt's frames; for one engine."""
 
     def __init__(self, network: Network):
-        frames = network.config.window_frames
-        if frames < 2:
-            raise CheckpointError(
-                f'window mode needs a checkpoint that was trained for it; its config.json says '
-                f'window_frames {frames}, wanted 2 or more'
-            )
         self._network = network
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: the next prompt is computed from its start."""
-        self._head: tuple[Hashable, ...] = ()
-        self._segments: dict[tuple[Hashable, ...], _Segment] = {}  # by the keys of their tokens
+        """Forget everything: all frames of the next prompt are computed."""
+        self._frames: dict[tuple[Hashable, ...], _Frame] = {}  # by the keys of their tokens
 
     def fill(
         self,
         cache,
         text,
         prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
         keys: Sequence[Hashable],
-        shared: int,
         embed: Embed,
     ) -> tuple[int, int]:
-        """Have the prompt's head and frames, and nothing else, in `cache`.
+        """Append the prompt's frames to `cache`, which holds the tokens before them.
 
-        `keys` holds one per token, equal only for equal tokens; the first `shared` are those of
-        what `cache` holds. `text` is what runs the layers. Returns how many tokens were not
-        computed, and where the frames end. Raises ValueError for a prompt whose frames do not lie
-        side by side in whole chunks.
+        `spans` are those of `frame_spans`, `keys` one per token, equal only for equal tokens;
+        `text` is what runs the layers. Returns how many tokens were known, and how many frames
+        were not.
         """
-        spans = frame_spans(prompt, self._network.config.block_size)
-        frames_end = spans[-1][1]
-        if shared >= frames_end:  # another question about the same frames
-            cache.rollback(frames_end)
-            return frames_end, frames_end
-        cache.rollback(0)
-        head = tuple(keys[: prompt.images[0][0] - 1])
-        if head != self._head:  # which every frame has seen
-            self._head, self._segments = head, {}
-        segments: dict[tuple[Hashable, ...], _Segment] = {}
-        reused = 0
-        for start, end in spans:
-            key = tuple(keys[start:end])
-            known = self._segments.get(key)
-            if known is None:
-                segments[key] = self._compute(cache, text, prompt, start, end, embed)
-            else:
-                segments[key] = known
-                self._restore(cache, prompt, start, end, known)
-                reused += end - start
-        self._segments = segments
-        return reused, frames_end
+        wanted = [tuple(keys[start:end]) for start, end in spans]
+        frames = {key: self._frames[key] for key in wanted if key in self._frames}
+        reused = sum(len(key) for key in wanted if key in frames)
+        computed = 0
+        for key, (start, end) in zip(wanted, spans, strict=True):
+            if key not in frames:  # the same picture twice is one frame in two places
+                frames[key] = self._compute(text, *embed(start, end))
+                computed += 1
+        self._frames = frames
+        self._write(cache, prompt, spans[0][0], spans[-1][1], [frames[key] for key in wanted])
+        return reused, computed
 
-    def _compute(self, cache, text, prompt, start: int, end: int, embed: Embed) -> _Segment:
-        """Run the layers over the tokens start … end-1 and keep their unrotated keys."""
-        x, positions, deepstack = embed(start, end)
-        cos, sin = self._network.text.rope(positions)
-        inner = cache.prompt_attend(
-            start, end, self._network.config.block_size, [len(prompt)], NONE
-        )
-        recorder = _Recorder(inner, cos, sin)
-        # Rotated by nothing here, and by their places in the recorder.
-        text.run(x, torch.ones_like(cos), torch.zeros_like(sin), recorder, deepstack, NONE)
-        cache.commit(end - start)
-        return _Segment(torch.stack(recorder.keys), torch.stack(recorder.values))
+    def _compute(self, text, x, positions, deepstack) -> _Frame:
+        """Run the layers over the tokens of one frame, which see only each other."""
+        # Always at the same place, so that rounding depends on nothing else either.
+        cos, sin = self._network.text.rope(positions - positions[:, :, :1])
+        alone = _Alone(cos, sin)
+        # Rotated by nothing here, and by their places in there.
+        text.run(x, torch.ones_like(cos), torch.zeros_like(sin), alone, deepstack, NONE)
+        return _Frame(torch.stack(alone.keys), torch.stack(alone.values))
 
-    def _restore(self, cache, prompt: Prompt, start: int, end: int, segment: _Segment) -> None:
-        """Write a kept segment to the slots start … end-1, rotated for these places."""
-        positions = prompt.positions[:, None, start:end].to(segment.keys.device)
-        cos, sin = self._network.text.rope(positions)
-        attend = cache.prompt_attend(
-            start, end, self._network.config.block_size, [len(prompt)], NONE
-        )
-        for layer, (key, value) in enumerate(zip(segment.keys, segment.values, strict=True)):
-            no_query = key[:, :, :0]
-            attend(layer, no_query, rotate(key, cos, sin), value)
+    def _write(self, cache, prompt: Prompt, start: int, end: int, frames: list[_Frame]) -> None:
+        """Append all frames to the cache at once, rotated for the places start … end-1."""
+        keys = torch.cat([frame.keys for frame in frames], dim=3)
+        values = torch.cat([frame.values for frame in frames], dim=3)
+        positions = prompt.positions[:, None, start:end].to(keys.device)
+        keys = rotate(keys, *self._network.text.rope(positions))
+        write = cache.prompt_attend(start, end, end, [len(prompt)], NONE)
+        for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
+            write(layer, key[:, :, :0], key, value)
         cache.commit(end - start)
 
 
-class _Recorder:
-    """An Attend that is given unrotated queries and keys, and keeps the keys and values."""
+class _Alone:
+    """An Attend of tokens that see only each other; it is given unrotated queries and keys.
 
-    def __init__(self, inner: Attend, cos: torch.Tensor, sin: torch.Tensor):
-        self._inner = inner
+    Keeps the keys, unrotated, and the values.
+    """
+
+    def __init__(self, cos: torch.Tensor, sin: torch.Tensor):
         self._cos, self._sin = cos, sin
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
@@ -128,28 +106,7 @@ class _Recorder:
         """See model.text.Attend."""
         self.keys.append(key)
         self.values.append(value)
-        if query.shape[2]:
-            query = rotate(query, self._cos, self._sin)
-        return self._inner(layer, query, rotate(key, self._cos, self._sin), value)
-
-
-def frame_spans(prompt: Prompt, block_size: int) -> list[tuple[int, int]]:
-    """Return (start, end) of the head and of each frame, an image between its two brackets.
-
-    Chunks of `block_size` count from the prompt's start and see each other as a whole, so none may
-    hold parts of two frames, or the window could not move.
-    """
-    if not prompt.images:
-        raise ValueError('window mode: the prompt has no image')
-    frames = [(first - 1, first + count + 1) for first, count in prompt.images]
-    spans = [(0, frames[0][0]), *frames]
-    for (_, before), (start, end) in zip(spans, frames, strict=False):
-        if start != before:
-            raise ValueError(f'window mode: text between frames, at token {before}')
-        for place in (start, end):
-            if place % block_size:
-                raise ValueError(
-                    f'window mode: a frame begins or ends at token {place}, inside of a chunk of '
-                    f'{block_size}; change the prompt or max_pixels'
-                )
-    return [span for span in spans if span[0] < span[1]]
+        if query.shape[2] == 0:  # only keys and values are wanted
+            return query
+        query, key = (rotate(x, self._cos, self._sin) for x in (query, key))
+        return scaled_dot_product_attention(query, key, value, enable_gqa=True)

@@ -1,7 +1,8 @@
 """Drives one route and records what the cameras see with what the expert would do there."""
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -61,25 +62,28 @@ def collect(
     model = _Model(session, random, settings.beta) if session else None
     stride = round(settings.every_s / STEP_S)
     step, phase, keyed = 0, int(random.integers(stride)), []
+    seen: deque[dict[str, np.ndarray]] = deque(maxlen=settings.frames)  # pictures, oldest first
     renderer = Renderer(world.scene, cameras, backend)
     try:
         while not world.finished and not world.events:
             if disturbances:
                 disturbances.push(world, expert)
             control = expert.control(world)
-            if step % stride == phase:
+            to_record = (phase - step) % stride
+            wanted = False
+            if to_record == 0:
                 plan = expert.plan(world)
                 wanted = random.random() < _share(world, plan, settings)
-                if wanted or model:
-                    view = _leaning(world, random)
-                    rgb = {name: renderer.render(view, name) for name in cameras}
-                if wanted:
+            if wanted or (model and to_record == 0) or 1 < settings.frames > to_record:
+                view = _leaning(world, random)
+                seen.append({name: renderer.render(view, name) for name in cameras})
+                if wanted and len(seen) == settings.frames:
                     source = 'dagger' if model else _source(disturbances, world)
                     shown = boxes(world.scene, view, next(iter(cameras.values())))
-                    record = _record(seed, world, plan, rgb, shown, source, settings)
+                    record = _record(seed, world, plan, seen, shown, source, settings)
                     keyed.append((f'{seed:08d}-{step:05d}', record))
                 if model:
-                    model.see(world, rgb)
+                    model.see(world, seen[-1], plan=to_record == 0)
             if model:
                 control = model.control(world, expert) or control
             if disturbances:
@@ -122,31 +126,37 @@ class _Model:
             return None
         return control
 
-    def see(self, world: World, rgb: Mapping[str, np.ndarray]) -> None:
-        """Plan anew; an answer that is no plan leaves the last one in force."""
+    def see(self, world: World, rgb: Mapping[str, np.ndarray], plan: bool) -> None:
+        """Look, and plan anew; an answer that is no plan leaves the last one in force."""
         t0_ns = round(world.time_s * 1e9)
         frames = tuple(CameraFrame(name, t0_ns, picture) for name, picture in rgb.items())
         observation = Observation(t0_ns, frames, world.ego_state(t0_ns), world.command())
-        plan = self._session.plan(observation).plan
-        if plan is not None:
-            self._trajectory = MapTrajectory.of_plan(plan)
+        if not plan:
+            return self._session.show(observation)
+        planned = self._session.plan(observation).plan
+        if planned is not None:
+            self._trajectory = MapTrajectory.of_plan(planned)
 
 
 def _record(
     seed: int,
     world: World,
     plan: ExpertPlan,
-    rgb: Mapping[str, np.ndarray],
+    seen: Sequence[Mapping[str, np.ndarray]],
     shown: tuple[Box, ...],
     source: str,
     settings: Settings,
 ) -> DrivingRecord:
     ego, said = world.ego_state(round(world.time_s * 1e9)), truth(world, plan)
-    pictures = {name: _encode(picture, settings.image_size) for name, picture in rgb.items()}
-    if list(pictures) == ['front']:
-        names = {'front': 'jpg'}
-    else:
-        names = {name: f'{name}.jpg' for name in pictures}
+    images = {
+        f'{camera}-{ago}.jpg' if ago else f'{camera}.jpg': _encode(
+            seen[-1 - ago][camera], settings.image_size
+        )
+        for camera in settings.cameras
+        for ago in range(settings.frames - 1, -1, -1)
+    }
+    if list(images) == ['front.jpg']:
+        images = {'jpg': images['front.jpg']}
     return DrivingRecord(
         seed=seed,
         time_s=world.time_s,
@@ -160,7 +170,7 @@ def _record(
         explanation=said.explanation,
         longitudinal=said.longitudinal,
         lateral=said.lateral,
-        images={names[name]: data for name, data in pictures.items()},
+        images=images,
         boxes=tuple(astuple(box) for box in shown),
     )
 

@@ -7,6 +7,7 @@ from .cameras import CAMERAS
 
 # First route of each split, and how many it can have. The evaluation drives routes 0 … 999.
 SPLITS = {'train': (1_000_000, 2**31 - 1_000_000), 'validation': (500_000, 500_000)}
+MOST_FRAMES = 16  # in one record
 
 
 class GenerationError(ValueError):
@@ -22,6 +23,7 @@ class Settings:
     every_s: float = 0.3
     image_size: tuple[int, int] = (256, 128)  # width, height
     cameras: tuple[str, ...] = ('front',)
+    frames: int = 1  # of each camera, 0.1 s apart
     keep_standing: float = 1.0
     keep_cruising: float = 0.5
     disturbances: bool = True
@@ -34,6 +36,8 @@ class Settings:
             raise GenerationError(f'split {self.split!r} is none of {list(SPLITS)}')
         if not 0.1 <= self.every_s <= 10.0 or abs(self.every_s * 10 % 1) > 1e-6:
             raise GenerationError(f'every_s {self.every_s} is no multiple of 0.1 s, 0.1 … 10')
+        if not 1 <= self.frames <= MOST_FRAMES:
+            raise GenerationError(f'frames {self.frames} is outside of 1 … {MOST_FRAMES}')
         unknown = [name for name in self.cameras if name not in CAMERAS]
         if unknown or not self.cameras or len(set(self.cameras)) != len(self.cameras):
             raise GenerationError(f'cameras {self.cameras} are not some of {list(CAMERAS)}')
@@ -54,7 +58,8 @@ class Settings:
         """Return where kept JSON values differ, as words."""
         mine = self.to_json()
         return [
-            f'{f.name} {kept.get(f.name)!r} there, {mine[f.name]!r} asked for'
+            f'{f.name} {there!r} there, {mine[f.name]!r} asked for'
             for f in fields(self)
-            if kept.get(f.name) != mine[f.name]
+            # Data sets that are older than the field were made with its default.
+            if (there := kept.get(f.name, 1 if f.name == 'frames' else None)) != mine[f.name]
         ]

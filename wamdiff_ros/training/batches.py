@@ -28,6 +28,7 @@ from .recipe import RecipeError
 from .records import DrivingRecord, Record, conversations_of, decode_image
 
 AHEAD = 3  # steps prepared in advance
+FULL_WINDOWS = 0.8  # share of the samples that show all frames of a window
 
 
 class Records(Protocol):
@@ -47,7 +48,8 @@ class Example:
     patches: tuple[np.ndarray, ...]  # of each image, [p, dim]
     grids: tuple[tuple[int, int, int], ...]
     answer: tuple[int, ...]  # token ids without the end
-    features: torch.Tensor | None = None  # of the image, instead of its patches
+    # Of each image, [images, …], instead of their patches.
+    features: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,14 +124,20 @@ class Examples:
         index: int,
         task: str,
         size: tuple[int, int] | None,
+        frames: int = 1,
     ) -> Example:
-        """Return record `index` as an example of `task`, images resized to `size` (w, h)."""
+        """Return record `index` as an example of `task`, images resized to `size` (w, h).
+
+        It shows the newest so many `frames` of each camera.
+        """
         record = self.records[index]
-        conversation = conversations_of(record, self._templates, task)
+        conversation = conversations_of(record, self._templates, task, frames)
         if self.features is not None:
             features, patches = self.features[index], ()
+            if isinstance(record, DrivingRecord):
+                features = features[list(record.shown(frames))]
             edge = self.config.vision.patch_size
-            grids = ((1, size[1] // edge, size[0] // edge),)
+            grids = ((1, size[1] // edge, size[0] // edge),) * len(features)
         else:
             features = None
             patches, grids = zip(
@@ -194,13 +202,21 @@ class Batches:
 
     def _batch_of(self, task: str, places: range, share: float, size) -> TaskBatch:
         """Build the batch of samples at `places` in the endless sequence of samples."""
-        examples = tuple(
-            self.examples.example(self.record_at(place), task, size) for place in places
-        )
         randoms = [np.random.default_rng((self.seed, 1, place)) for place in places]
+        examples = tuple(
+            self.examples.example(self.record_at(place), task, size, self._frames(random))
+            for place, random in zip(places, randoms, strict=True)
+        )
         return TaskBatch(
             task, share, examples, group_images(examples), self._lay_out(examples, randoms)
         )
+
+    def _frames(self, random: np.random.Generator) -> int:
+        """Return how many frames to show: all, or fewer, as while the window still fills."""
+        most = self.layout.window_frames
+        if most == 1 or random.random() < FULL_WINDOWS:
+            return most
+        return int(random.integers(1, most))
 
     def _lay_out(self, examples, randoms) -> BlockBatch:
         config, layout = self.examples.config, self.layout
@@ -219,6 +235,7 @@ class Batches:
             config.mask_token_id,
             layout.teacher_block_size,
             weights,
+            window=layout.window_frames > 1,
         )
 
     def record_at(self, place: int) -> int:
@@ -294,8 +311,7 @@ def group_images(examples: tuple[Example, ...]) -> tuple[ImageGroup, ...]:
 
 
 def _image_group(grid, group: list[tuple[Example, int, int, int]]) -> ImageGroup:
-    known = [example.features for example, *_ in group]
-    seen = None not in known
+    seen = group[0][0].features is not None
     return ImageGroup(
         grid,
         None
@@ -303,5 +319,5 @@ def _image_group(grid, group: list[tuple[Example, int, int, int]]) -> ImageGroup
         else torch.from_numpy(np.stack([example.patches[index] for example, index, *_ in group])),
         torch.tensor([row for *_, row, _ in group]),
         torch.tensor([start for *_, start in group]),
-        torch.stack(known) if seen else None,
+        torch.stack([example.features[index] for example, index, *_ in group]) if seen else None,
     )

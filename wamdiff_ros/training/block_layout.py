@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from ..model.chat import Prompt
+from ..model.chat import Prompt, frame_spans
 
 PREFIX, CLEAN, PADDING = 0, 1, -1  # noisy copies are 2, 3, …
 
@@ -31,6 +31,7 @@ class Layout:
     in_turn: float = 0.0
     # What a slot counts for in the loss that waits for one before it, in blocks masked in turn.
     waiting_weight: float = 1.0
+    window_frames: int = 1  # of each camera; above 1 frames see only themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +59,36 @@ def fill_answer(answer: Sequence[int], eos_token_id: int, block_size: int) -> li
 
 
 def token_kinds(
-    prefix: int, answer: int, block_size: int, copies: int = 1
+    prefix: int,
+    answer: int,
+    block_size: int,
+    copies: int = 1,
+    frames: Sequence[tuple[int, int]] = (),
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return kind and block number [prefix + (1 + copies) * answer] of each token of one sample.
 
     Blocks of the prefix count from its start and the last may be short; the answer starts a new
-    one. A noisy block has its clean twin's number.
+    one. A noisy block has its clean twin's number. Each of the `frames`, (start, end), is one
+    block as a whole: the one that it ends in.
     """
     prefix_blocks = torch.arange(prefix) // block_size
+    for start, end in frames:
+        prefix_blocks[start:end] = (end - 1) // block_size
     answer_blocks = torch.arange(answer) // block_size + (-(-prefix // block_size))
     kinds = torch.tensor([CLEAN + copy for copy in range(1 + copies)]).repeat_interleave(answer)
     kinds = torch.cat((torch.full((prefix,), PREFIX), kinds))
     return kinds, torch.cat((prefix_blocks, answer_blocks.repeat(1 + copies)))
 
 
-def visibility(kinds: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
+def visibility(
+    kinds: torch.Tensor, blocks: torch.Tensor, frames: Sequence[tuple[int, int]] = ()
+) -> torch.Tensor:
     """Return who sees whom, bool [S, S], from kind and block number [S] of each token.
 
     Prefix and clean tokens see all such tokens up to their own block. Noisy tokens see those
     before their block, and their own copy's block. Padding sees itself (a row needs something).
+    `frames` of a window, (start, end), see only themselves, and the text before them does not see
+    them (runtime/window_cache.py).
     Not as the reference's collate writes it, by which clean rows see noisy keys: decoding has no
     such thing.
     """
@@ -87,29 +99,48 @@ def visibility(kinds: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
     noisy = (row > CLEAN) & (
         (context & (block_column < block_row)) | ((column == row) & (block_column == block_row))
     )
+    for start, end in frames:
+        plain[:start, start:end] = False
+        plain[start:end, :start] = False
+        plain[start:end, end:] = False
     return plain | noisy | torch.eye(len(kinds), dtype=torch.bool)
 
 
 @lru_cache(maxsize=256)
 def _padded_visibility(
-    prefix: int, answer: int, block_size: int, copies: int, size: int
+    prefix: int,
+    answer: int,
+    block_size: int,
+    copies: int,
+    size: int,
+    frames: tuple[tuple[int, int], ...],
 ) -> torch.Tensor:
-    kinds, blocks = token_kinds(prefix, answer, block_size, copies)
+    kinds, blocks = token_kinds(prefix, answer, block_size, copies, frames)
     padding = (0, size - len(kinds))
     pad = torch.nn.functional.pad
-    return visibility(pad(kinds, padding, value=PADDING), pad(blocks, padding, value=-1))
+    kinds, blocks = pad(kinds, padding, value=PADDING), pad(blocks, padding, value=-1)
+    return visibility(kinds, blocks, frames)
 
 
 def batch_visibility(
-    lengths: Sequence[tuple[int, int]], block_size: int, copies: int, size: int
+    lengths: Sequence[tuple[int, int]],
+    block_size: int,
+    copies: int,
+    size: int,
+    frames: Sequence[tuple[tuple[int, int], ...]] = (),
 ) -> torch.Tensor:
-    """Return who sees whom, bool [n, 1, S, S], or [1, 1, S, S] for samples of equal lengths.
+    """Return who sees whom, bool [n, 1, S, S], or [1, 1, S, S] for samples of equal shape.
 
-    lengths: tokens in the prefix and in the filled answer of each sample.
+    lengths: tokens in the prefix and in the filled answer of each sample; frames: those of its
+    window, see `visibility`.
     """
-    if len(set(lengths)) == 1:
-        lengths = lengths[:1]
-    masks = [_padded_visibility(*pair, block_size, copies, size) for pair in lengths]
+    shapes = [
+        (*pair, block_size, copies, size, spans)
+        for pair, spans in zip(lengths, frames or [()] * len(lengths), strict=True)
+    ]
+    if len(set(shapes)) == 1:
+        shapes = shapes[:1]
+    masks = [_padded_visibility(*shape) for shape in shapes]
     return torch.stack(masks)[:, None]
 
 
@@ -122,8 +153,9 @@ def lay_out_blocks(
     mask_token_id: int,
     teacher_block_size: int | None = None,
     weights: Sequence[np.ndarray] | None = None,
+    window: bool = False,
 ) -> BlockBatch:
-    """Lay out samples for block diffusion.
+    """Lay out samples for block diffusion; with `window` frames see only themselves.
 
     Per sample: its answer [a], filled to whole blocks; its noisy copies [copies, a], in which the
     mask token marks what is to be predicted; the noise level t of each of their tokens, and what
@@ -151,13 +183,14 @@ def lay_out_blocks(
         levels.append(noise[row].reshape(-1)[masked])
         weight = 1.0 if weights is None else weights[row].reshape(-1)[masked]
         shares.append(np.full(len(masked), 1 / (n * copies * a)) * weight)
+    frames = [tuple(frame_spans(prompt)) for prompt in prompts] if window else ()
     teacher_visible = None
     if teacher_block_size is not None and teacher_block_size != block_size:
-        teacher_visible = batch_visibility(lengths, teacher_block_size, copies, size)
+        teacher_visible = batch_visibility(lengths, teacher_block_size, copies, size, frames)
     return BlockBatch(
         torch.from_numpy(ids),
         torch.from_numpy(positions),
-        batch_visibility(lengths, block_size, copies, size),
+        batch_visibility(lengths, block_size, copies, size, frames),
         teacher_visible,
         rows,
         torch.from_numpy(np.concatenate(slots)),

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..model.config import CheckpointError, read_json
+from .records import FRAME_INTERVAL_NS
 
 LATEST = 'latest'
 NETWORK = 'network.'  # before the names of a network's weights inside the trained module
@@ -102,7 +103,11 @@ def load_state(
 
 
 def trained_config(
-    init: Path, block_size: int, mask_token_id: int | None, **decoding: float | str | None
+    init: Path,
+    block_size: int,
+    mask_token_id: int | None,
+    window_frames: int = 1,
+    **decoding: float | str | None,
 ) -> dict[str, Any]:
     """Return the config.json of a checkpoint trained from `init` at `block_size`.
 
@@ -124,6 +129,10 @@ def trained_config(
         if config.get('eos_token_id') is None and eos is not None:
             config['eos_token_id'] = eos
     config['block_size'] = block_size
+    config.pop('window_frames', None)
+    config.pop('window_interval_s', None)
+    if window_frames > 1:
+        config |= {'window_frames': window_frames, 'window_interval_s': FRAME_INTERVAL_NS / 1e9}
     # What a checkpoint was tuned to at another block size means nothing here.
     for name in ('denoising_steps', 'confidence_threshold', 'unmasking'):
         config.pop(name, None)

@@ -15,6 +15,7 @@ from .records import (
     camera_of,
     decode_image,
     format_description,
+    frames_ago,
 )
 from .shards import Shards
 
@@ -55,7 +56,8 @@ def contact_sheet(
 def _tile(record: Record, key: str, cameras: dict[str, Pinhole]) -> Picture.Image:
     tile = Picture.new('RGB', (PICTURE_PX[0], PICTURE_PX[1] + WORDS_PX), 'white')
     if record.images:
-        name, data = next(iter(record.images.items()))
+        images = [(n, d) for n, d in record.images.items() if not frames_ago(n)]
+        name, data = next(iter(images or record.images.items()))
         picture = Picture.fromarray(decode_image(data)).resize(
             PICTURE_PX, Picture.Resampling.BICUBIC
         )

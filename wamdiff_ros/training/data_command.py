@@ -66,6 +66,10 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         help='front, left, right (front)',
     )
     parser.add_argument(
+        '--frames', type=option_values.count, default=1, metavar='N',
+        help='of each camera in a record, 0.1 s apart, for window mode (%(default)s)',
+    )  # fmt: skip
+    parser.add_argument(
         '--keep-standing', type=_share, default=1.0, metavar='P',
         help='share of the records kept where the vehicle stands and will stand (%(default)s)',
     )  # fmt: skip
@@ -142,6 +146,7 @@ def _generate(args: argparse.Namespace) -> int:
         every_s=args.every,
         image_size=args.image_size,
         cameras=tuple(args.cameras),
+        frames=args.frames,
         keep_standing=args.keep_standing,
         keep_cruising=args.keep_cruising,
         disturbances=not args.no_disturbances,

@@ -17,18 +17,19 @@ from ..model.network import Network
 from .recipe import RecipeError
 from .shards import Shards
 
-AT_ONCE = 128  # images
+AT_ONCE = 128  # records
+FORMAT = 2  # of the files
 
 
 class ImageFeatures:
-    """Features by record: [1 + deepstack layers, tokens, hidden], bfloat16."""
+    """Features by record: [images, 1 + deepstack layers, tokens, hidden], bfloat16."""
 
     def __init__(
         self, folder: Path, shards: Shards, network: Network, examples, size: tuple[int, int]
     ):
         """Compute what is missing; `examples` are those of the shards, size (width, height).
 
-        Raises RecipeError where a record has not one image exactly.
+        Raises RecipeError where the records of a shard have not all the same number of images.
         """
         config = network.config
         token = config.vision.patch_size * config.vision.spatial_merge_size
@@ -66,18 +67,22 @@ class ImageFeatures:
     @torch.no_grad()
     def _compute(file: Path, indexes: range, shape, network: Network, examples, size) -> None:
         device = network.text.embed_tokens.weight.device
-        kept = np.empty((len(indexes), *shape), np.int16)
+        kept = None
         for start in range(0, len(indexes), AT_ONCE):
             some = [examples.pictures(index, size) for index in indexes[start : start + AT_ONCE]]
-            if any(len(pictures) != 1 for pictures in some):
+            if kept is None:
+                kept = np.empty((len(indexes), len(some[0]), *shape), np.int16)
+            if not some[0] or any(len(pictures) != kept.shape[1] for pictures in some):
                 raise RecipeError(
-                    f'{file.stem}: a record has not one image; take image_features out'
+                    f'{file.stem}: records have no or not equally many images; take '
+                    'image_features out'
                 )
-            patches = torch.from_numpy(np.stack([pictures[0][0] for pictures in some]))
+            patches = torch.from_numpy(np.stack([p for pictures in some for p, _ in pictures]))
             with torch.autocast(device.type, torch.bfloat16):
                 tokens, deepstack = network.vision(patches.to(device), some[0][0][1])
             stacked = torch.stack((tokens, *deepstack), dim=1).to(torch.bfloat16).cpu()
-            kept[start : start + len(some)] = stacked.view(torch.int16).numpy()
+            stacked = stacked.view(torch.int16).unflatten(0, (len(some), -1))
+            kept[start : start + len(some)] = stacked.numpy()
         partial = file.with_name(f'.{file.name}.{os.getpid()}.partial')
         with partial.open('wb') as handle:
             np.save(handle, kept)
@@ -89,7 +94,7 @@ def _hash_of(vision: torch.nn.Module, size: tuple[int, int]) -> str:
         name.encode() + tensor.float().cpu().numpy().tobytes()
         for name, tensor in sorted(vision.state_dict().items())
     )
-    return _hash(weights + repr(tuple(size)).encode())
+    return _hash(weights + repr((FORMAT, *size)).encode())
 
 
 def _hash_of_shard(path: Path) -> str:

@@ -54,6 +54,9 @@ class Recipe:
     denoising_steps: int = 0  # per block, written into the checkpoint's config; 0: its default
     confidence_threshold: float = 0.0  # from which a slot is sure, likewise
     unmasking: str = ''  # a rule of decoding/unmasking.py, likewise
+    # Frames of each camera that the checkpoint will be shown, above 1 for window mode, which wants
+    # records with as many (`wamdiff data generate --frames`).
+    window_frames: int = 1
     noisy_copies: int = 1  # per clean answer
     # Share of noisy blocks without any token to see. Decoding in few steps begins every block so,
     # and evenly spread noise hardly ever does.
@@ -109,7 +112,14 @@ class Recipe:
             value = getattr(self, name)
             if value not in choices:
                 raise RecipeError(f'{name} is {value!r}, wanted {" or ".join(choices)}')
-        for name in ('steps', 'block_size', 'noisy_copies', 'checkpoint_every', 'log_every'):
+        for name in (
+            'steps',
+            'block_size',
+            'window_frames',
+            'noisy_copies',
+            'checkpoint_every',
+            'log_every',
+        ):
             self._insist(name, getattr(self, name) >= 1, '1 or more')
         for name in ('learning_rate', 'clip_norm', 'temperature'):
             self._insist(name, 0 < getattr(self, name) < math.inf, 'a number above 0')
@@ -168,6 +178,11 @@ class Recipe:
             raise RecipeError(
                 'image_features wants a frozen vision tower (vision_learning_rate 0), one size in '
                 'image_sizes and no teacher, who sees with its own'
+            )
+        if self.window_frames > 1 and self.kind != 'block':
+            raise RecipeError(
+                f'window_frames is {self.window_frames} and kind {self.kind!r}; window mode is '
+                'for kind "block"'
             )
         if self.on_policy_every and self.kind != 'distillation':
             raise RecipeError('on_policy_every needs a teacher; it is for kind "distillation"')

@@ -5,6 +5,7 @@ as the node's; how records lie in files is the business of shards.py.
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -36,6 +37,8 @@ OBJECTS = (
 )
 SECTIONS = ('critical_objects', 'longitudinal', 'lateral', 'explanation')
 FORMATS = ('JPEG', 'PNG', 'WEBP')  # the other fifty decoders are doors that nobody needs
+FRAME_INTERVAL_NS = 100_000_000  # between the frames of one record
+_IMAGE_NAME = re.compile(r'(?P<camera>.*?)(?:-(?P<ago>[0-9]{1,3}))?(?:\.|^)[^.]*$', re.DOTALL)
 PLACEHOLDER = '<image>'  # of an image in the text of a converted conversation
 
 
@@ -48,7 +51,8 @@ class DrivingRecord:
     """One instant of the driving world, and what there is to learn from it.
 
     `images` maps member names, in the order of the cameras, to encoded pictures: 'jpg' for the
-    front camera alone, else 'front.jpg', 'left.jpg', …
+    front camera alone, else 'front.jpg', 'left.jpg', … Each may have pictures of some frames
+    earlier before it, the oldest first: 'front-2.jpg', 'front-1.jpg', 'front.jpg'.
     """
 
     seed: int  # of the route
@@ -68,13 +72,30 @@ class DrivingRecord:
     # bottom) in fractions of its width and height, see simulation/boxes.py.
     boxes: tuple[tuple[str, float, float, float, float], ...] = ()
 
-    def observation(self, decode: bool = True) -> Observation:
-        """Return what the planner would be given; without `decode` the frames have no pixels."""
-        t0_ns = round(self.time_s * 1e9)
+    def shown(self, frames: int) -> tuple[int, ...]:
+        """Return which of the images, by place, are the newest so many frames of each camera.
+
+        Raises RecordError where there are fewer.
+        """
+        ages = [frames_ago(name) for name in self.images]
+        if frames - 1 > max(ages, default=0):
+            raise RecordError(
+                f'images {list(self.images)} hold no {frames} frames of a camera; generate the '
+                f'data with --frames {frames}'
+            )
+        return tuple(place for place, age in enumerate(ages) if age < frames)
+
+    def observation(self, decode: bool = True, ago: int = 0) -> Observation:
+        """Return what the planner would be given; without `decode` the frames have no pixels.
+
+        With `ago` what the cameras saw so many frames of 0.1 s earlier; the rest is of now.
+        """
+        t0_ns = round(self.time_s * 1e9) - ago * FRAME_INTERVAL_NS
         blank = np.zeros((0, 0, 3), np.uint8)
         frames = tuple(
             CameraFrame(camera_of(name), t0_ns, decode_image(data) if decode else blank)
             for name, data in self.images.items()
+            if frames_ago(name) == ago
         )
         ego = EgoState(
             stamp_ns=t0_ns,
@@ -144,21 +165,27 @@ class Conversation:
 
 
 def conversations_of(
-    record: Record, templates: PromptTemplates, which: Literal['planning', 'description']
+    record: Record,
+    templates: PromptTemplates,
+    which: Literal['planning', 'description'],
+    frames: int = 1,
 ) -> Conversation:
     """Return the conversation that `record` teaches, asked as the planner node asks.
 
-    A ConversationRecord has only its own question, so there `which` makes no difference.
+    It shows the newest so many `frames` of each camera. A ConversationRecord has only its own
+    question and images, so there neither makes a difference.
     """
     images = tuple(record.images.values())
     if isinstance(record, ConversationRecord):
         return Conversation(images, _split_question(record.question), record.answer)
+    images = tuple(images[place] for place in record.shown(frames))
     observation = record.observation(decode=False)
     if which == 'planning':
-        turn = navigation_turn(templates, observation)
+        turn = navigation_turn(templates, observation, len(images))
         answer = write_fixed_width(record.waypoints_base_m)
     elif which == 'description':
-        turn, answer = description_turn(templates, observation), format_description(record)
+        turn = description_turn(templates, observation, len(images))
+        answer = format_description(record)
     else:
         raise ValueError(f'which is {which!r}, wanted "planning" or "description"')
     parts = tuple(part.index if isinstance(part, Image) else part.text for part in turn)
@@ -261,8 +288,13 @@ def decode_image(data: bytes) -> np.ndarray:
 
 
 def camera_of(image_name: str) -> str:
-    """Return the camera of an image's member name: 'left' for 'left.jpg', 'front' for 'jpg'."""
-    return image_name.rpartition('.')[0] or 'front'
+    """Return the camera of an image's member name: 'left' for 'left-1.jpg', 'front' for 'jpg'."""
+    return _IMAGE_NAME.match(image_name)['camera'] or 'front'
+
+
+def frames_ago(image_name: str) -> int:
+    """Return how many frames before the record's instant an image was taken: 1 of 'left-1.jpg'."""
+    return int(_IMAGE_NAME.match(image_name)['ago'] or 0)
 
 
 def read_record(values: Any, images: Mapping[str, bytes]) -> Record:

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from ..planning.prompts import PromptError
     from .checkpoints import checkpoints
     from .recipe import Recipe, RecipeError
+    from .records import RecordError
     from .shards import ShardError
     from .trainer import Trainer
 
@@ -70,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
                 shutil.rmtree(folder)
         trainer.accelerator.wait_for_everyone()
         saved = trainer.run(args.steps)
-    except (RecipeError, CheckpointError, PromptError, ShardError, FloatingPointError) as error:
+    except (
+        RecipeError, RecordError, CheckpointError, PromptError, ShardError, FloatingPointError,
+    ) as error:  # fmt: skip
         print(error, file=sys.stderr)
         return 1
     if saved is not None:

@@ -53,6 +53,7 @@ class Trainer:
             denoising_steps=recipe.denoising_steps or None,
             confidence_threshold=recipe.confidence_threshold or None,
             unmasking=recipe.unmasking or None,
+            window_frames=recipe.window_frames,
         )
         config = load_config(init, self.config_json)
         records = Shards(recipe.data) if records is None else records
@@ -95,6 +96,7 @@ class Trainer:
                 recipe.fully_masked,
                 recipe.in_turn,
                 recipe.waiting_weight,
+                recipe.window_frames,
             ),
             recipe.batch,
             recipe.seed,
