@@ -1,12 +1,15 @@
 """On a GPU: captured forwards say what eager ones say, and a replay is the device's alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from wamdiff_ros.benchmark.contender import with_config
 from wamdiff_ros.model.chat import prompt_from_ids
 from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.weights import load_network
-from wamdiff_ros.runtime.engine import Engine
+from wamdiff_ros.runtime.engine import Engine, ImageFeatures
 from wamdiff_ros.runtime.flashinfer_attention import flashinfer_kernels, refusal
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions
 from wamdiff_ros.runtime.paged_forward import PagedBackend
@@ -61,6 +64,37 @@ def test_graph_equals_eager_at_several_lengths(backend):
         ):
             scale = wanted.abs().max()
             assert (mine - wanted).abs().max() <= tolerance * scale
+
+
+def test_a_moving_window_on_graphs_is_one_that_is_computed_anew(backend):
+    network, attention, tolerance = backend
+    config = replace(network.config, window_frames=3)
+    network, grid = with_config(network, config), (1, 8, 16)
+    frames = [ImageFeatures(number, grid, *seen_on_gpu(config, 32, number)) for number in range(6)]
+    plain = Engine(network, PLAIN)
+    graph = Engine(network, EngineOptions(runtime='graph'), attention=attention())
+    brackets = config.vision_start_token_id, config.vision_end_token_id
+    frame = [brackets[0], *[config.image_token_id] * 32, brackets[1]]
+    masked = torch.full((1, config.block_size), config.mask_token_id, device=CUDA)
+    for newest in range(len(frames)):
+        shown = frames[max(0, newest - 2) : newest + 1]
+        ids = [*range(65, 76), *frame * len(shown), *range(80, 120)]
+        prompt = prompt_from_ids(ids, [grid] * len(shown), config)
+        answers = []
+        for engine in (plain, graph):
+            engine.prefill([prompt], [shown], config.block_size)
+            answers.append(engine.denoise(masked, torch.ones_like(masked, dtype=torch.bool)))
+        wanted, mine = answers
+        assert (mine - wanted).abs().max() <= tolerance * wanted.abs().max()
+
+
+def seen_on_gpu(config, tokens, seed):
+    """Make up what the tower says of an image: its tokens, and deepstack features."""
+    generator = torch.Generator().manual_seed(seed)
+    depth = len(config.vision.deepstack_layers)
+    shape = (1 + depth, tokens, config.text.hidden_size)
+    first, *others = torch.randn(shape, generator=generator).mul(0.1).to(CUDA)
+    return first, tuple(others)
 
 
 @pytest.mark.parametrize('backend', ['flashinfer'], indirect=True)

@@ -7,6 +7,7 @@ from golden_data import checkpoint, golden_engine
 from wamdiff_ros.model.chat import prompt_from_ids
 from wamdiff_ros.model.config import CheckpointError, load_config
 from wamdiff_ros.runtime.engine import Engine
+from wamdiff_ros.runtime.graph_runner import GraphRunner
 from wamdiff_ros.runtime.options import EngineOptions
 from wamdiff_ros.runtime.paged_forward import PagedBackend
 from wamdiff_ros.runtime.torch_paged_kernel import TORCH_KERNELS
@@ -53,16 +54,24 @@ def logits_of(engine, prompt, images):
     return reused, engine.denoise(masked, torch.ones(1, BLOCK, dtype=torch.bool))
 
 
+def on_static_buffers(**arguments):
+    """Options with a runner that captures nothing: the buffers are what is tested."""
+    runner = GraphRunner(torch.device('cpu'), lambda function: function)
+    return {'options': EngineOptions(runtime='graph'), 'runner': runner, **arguments}
+
+
 VARIANTS = {
-    'slots': {},
-    'pages': {'attention': PagedBackend(TORCH_KERNELS)},
-    'fast': {'options': EngineOptions(runtime='eager')},
+    'slots': lambda: {},
+    'pages': lambda: {'attention': PagedBackend(TORCH_KERNELS)},
+    'fast': lambda: {'options': EngineOptions(runtime='eager')},
+    'static slots': on_static_buffers,
+    'static pages': lambda: on_static_buffers(attention=PagedBackend(TORCH_KERNELS)),
 }
 
 
 @pytest.mark.parametrize('variant', VARIANTS)
 def test_nothing_drifts_however_long_the_window_moves(variant, plain):
-    window = windowed(plain, **VARIANTS[variant])
+    window = windowed(plain, **VARIANTS[variant]())
     drift = []
     for newest in range(50):
         prompt, images = tick(plain, newest)

@@ -55,7 +55,9 @@ class PagedForward:
         )
         padded = [pad(part, (0, 0, 0, padding)) for part in (x, cos, sin, *deepstack)]
         step = partial(self._prefill_step, rows, attend)
-        return self._runner(('prefill', rows is ALL), step, *padded)[:, :length]
+        # Where chunks end within the rows is part of what is captured.
+        name = ('prefill', rows is ALL, start % self._block)
+        return self._runner(name, step, *padded)[:, :length]
 
     def _prefill_step(self, rows: slice, attend: PagedAttend, x, cos, sin, *deepstack):
         return self._text.run(x, cos, sin, attend, deepstack, rows)
