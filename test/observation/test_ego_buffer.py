@@ -129,6 +129,8 @@ BAD_VALUES = [
     ({'yaw_rate_radps': -math.inf}, 'yaw_rate_radps'),
     ({'orientation_xyzw': (0.0, 0.0, math.nan, 1.0)}, 'orientation_xyzw'),
     ({'velocity_base_mps': (100.0, 120.0)}, 'faster than 150 m/s'),
+    ({'yaw_rate_radps': -30.0}, 'yaw_rate_radps -30.0 is faster than 10 rad/s; check its source'),
+    ({'position_fixed_m': (0.0, -1e300, 0.0)}, 'is farther than 1e'),
     ({'orientation_xyzw': (0.0, 0.0, 0.0, 0.0)}, 'norm 0'),
     ({'orientation_xyzw': (0.0, 0.0, 0.0, 1.2)}, 'norm 1.2'),
     ({'fixed_frame': 'map'}, "'map'"),

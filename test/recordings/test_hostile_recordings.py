@@ -46,6 +46,21 @@ def test_any_damage_to_an_mcap(bag, mutate, whole):
     read(damaged if whole else file)
 
 
+@pytest.mark.parametrize('type_name', ['geometry_msgs/Nothing', 'nav_msgs/Odometry', 'float63'])
+def test_a_definition_that_leads_nowhere_or_in_circles_is_refused(bag, type_name):
+    damaged = bag.with_name('damaged')
+    shutil.rmtree(damaged, ignore_errors=True)
+    shutil.copytree(bag, damaged)
+    (file,) = damaged.glob('*.mcap')
+    content = file.read_bytes()
+    where = content.index(b'geometry_msgs/PoseWithCovariance pose')
+    length = len(b'geometry_msgs/PoseWithCovariance')
+    content = content[:where] + type_name.encode().ljust(length) + content[where + length :]
+    file.write_bytes(content)
+    with pytest.raises(BagError, match='the definition of nav_msgs/msg/Odometry cannot be read'):
+        list(read_messages(file, ['/odometry']))
+
+
 @in_one_folder
 @given(mutate=mutations())
 def test_any_damage_to_the_metadata(bag, mutate):

@@ -16,6 +16,8 @@ ACCELERATION_WINDOW_NS = 500_000_000  # of velocity, to derive acceleration from
 MIN_WINDOW_NS = 200_000_000  # a shorter history says nothing about acceleration
 MAX_ACCELERATION_MPS2 = 100.0
 MAX_SPEED_MPS = 150.0  # no vehicle on a road is faster, but numbers without a sense are
+MAX_YAW_RATE_RADPS = 10.0
+MAX_POSITION_M = 1e8  # farther than any frame on Earth reaches
 
 
 class EgoError(ValueError):
@@ -235,6 +237,16 @@ def _checked(state: EgoState, previous: EgoState | None) -> EgoState:
         raise EgoError(
             f'odometry: velocity_base_mps {state.velocity_base_mps} is faster than '
             f'{MAX_SPEED_MPS:g} m/s; check its source and unit'
+        )
+    if abs(state.yaw_rate_radps) > MAX_YAW_RATE_RADPS:
+        raise EgoError(
+            f'odometry: yaw_rate_radps {state.yaw_rate_radps} is faster than '
+            f'{MAX_YAW_RATE_RADPS:g} rad/s; check its source and unit'
+        )
+    if max(map(abs, state.position_fixed_m)) > MAX_POSITION_M:
+        raise EgoError(
+            f'odometry: position_fixed_m {state.position_fixed_m} is farther than '
+            f'{MAX_POSITION_M:g} m; check its source'
         )
     norm = math.hypot(*state.orientation_xyzw)
     if not 0.9 <= norm <= 1.1:

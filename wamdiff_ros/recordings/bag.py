@@ -223,8 +223,10 @@ class BagReader:
         for connection in self._connections():
             if connection.msgtype == type_name and connection.msgdef.data:
                 try:
-                    return _defined_store(connection.msgdef, type_name)
-                except TypesysError as error:
+                    store = _defined_store(connection.msgdef, type_name)
+                    store.get_msgdef(type_name)  # with all that it refers to
+                    return store
+                except (TypesysError, KeyError, RecursionError) as error:
                     raise BagError(
                         f'{self.path}: the definition of {type_name} cannot be read ({error})'
                     ) from error
