@@ -42,6 +42,7 @@ def test_the_defaults_are_accepted():
         ({'camera.rear.topic': '/rear'}, "there is no camera 'rear'"),
         ({'camera.front.topic': ''}, 'camera.front.topic: is empty'),
         ({'camera.front.transport': 'theora'}, 'not one of auto, raw, compressed'),
+        ({'camera.front.encoding': 'h264'}, "encoding: 'h264' is not one of rgb8, "),
         ({'camera.front.stamp_offset_s': 3}, 'stamp_offset_s: 3.0 is outside -1 … 1'),
         ({'camera.front.exposure': 3}, 'camera.front.exposure: no such parameter'),
         ({'rate': 10.0}, 'rate: no such parameter'),

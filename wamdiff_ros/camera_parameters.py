@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
+from .observation.image_decoding import ENCODINGS
 from .parameter_values import ParameterError
 
 TRANSPORTS = ('auto', 'raw', 'compressed')
 CAMERA_DESCRIPTIONS = {
     'topic': 'Image topic, sensor_msgs/Image or sensor_msgs/CompressedImage.',
     'transport': 'auto takes the message type that is on the topic, raw and compressed insist.',
+    'encoding': 'Taken in place of what raw images say of themselves, for a driver that labels them '
+    'wrongly (yuv422 that is yuyv); empty believes them.',
     'stamp_offset_s': "Added to the camera's stamps, for a driver that stamps late or early [s].",
 }
 
@@ -20,6 +23,7 @@ class Camera:
     name: str
     topic: str
     transport: str = 'auto'
+    encoding: str = ''
     stamp_offset_s: float = 0.0
 
 
@@ -28,6 +32,7 @@ def camera_defaults(name: str) -> dict[str, Any]:
     return {
         f'camera.{name}.topic': f'camera/{name}/image',
         f'camera.{name}.transport': 'auto',
+        f'camera.{name}.encoding': '',
         f'camera.{name}.stamp_offset_s': 0.0,
     }
 
@@ -47,7 +52,9 @@ def camera_settings(cameras, values) -> tuple[Camera, ...]:
                 raise ParameterError(f'camera.{camera}.{key}: no such parameter')
         prefix = f'camera.{camera}.'
         merged = {k[len(prefix) :]: v for k, v in camera_defaults(camera).items()} | given
-        for key, kind in (('topic', str), ('transport', str), ('stamp_offset_s', float)):
+        for key, kind in (
+            ('topic', str), ('transport', str), ('encoding', str), ('stamp_offset_s', float),
+        ):  # fmt: skip
             if key == 'stamp_offset_s' and type(merged[key]) is int:
                 merged[key] = float(merged[key])
             if type(merged[key]) is not kind:
@@ -57,6 +64,10 @@ def camera_settings(cameras, values) -> tuple[Camera, ...]:
         if merged['transport'] not in TRANSPORTS:
             raise ParameterError(
                 f'{prefix}transport: {merged["transport"]!r} is not one of {", ".join(TRANSPORTS)}'
+            )
+        if merged['encoding'] not in ('', *ENCODINGS):
+            raise ParameterError(
+                f'{prefix}encoding: {merged["encoding"]!r} is not one of {", ".join(ENCODINGS)}'
             )
         if not abs(merged['stamp_offset_s']) <= 1.0:
             raise ParameterError(

@@ -25,7 +25,7 @@ class Parameters:
     cameras: tuple[str, ...] = parameter(
         ('front',),
         'Names of the cameras, the one that sets t0 first; each has its own parameters '
-        'camera.<name>.topic, camera.<name>.transport and camera.<name>.stamp_offset_s.',
+        'camera.<name>.topic, .transport, .encoding and .stamp_offset_s.',
     )
     max_frame_age_s: float = parameter(
         0.25, 'Oldest camera frame that a tick may plan from [s].', low=0.01, high=10.0

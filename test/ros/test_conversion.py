@@ -118,6 +118,15 @@ def test_stamp_offset_is_added_to_the_cameras_stamps():
     assert frame.stamp_ns == T0_NS - 20_000_000
 
 
+def test_an_encoding_of_the_camera_replaces_the_label_of_its_driver():
+    message = Image(encoding='yuv422', height=2, width=2, step=4, data=[200, 128, 50, 128] * 2)
+    message.header.stamp = conversion.time_message(T0_NS)
+    as_labelled = messages.encoded_raw(message, Camera('front', 'image')).decode()
+    as_it_is = messages.encoded_raw(message, Camera('front', 'image', encoding='yuyv')).decode()
+    assert as_labelled[0, 0, 0] == as_labelled[0, 1, 0]  # luma read from where chroma is
+    assert as_it_is[0, 0, 0] > as_it_is[0, 1, 0] + 100
+
+
 def test_every_command_has_its_constant_and_others_are_refused():
     constants = (NavigationCommand.STRAIGHT, NavigationCommand.LEFT, NavigationCommand.RIGHT)
     commands = {messages.command(NavigationCommand(command=value)) for value in constants}

@@ -26,7 +26,7 @@ def encoded_raw(message: Any, camera: Camera) -> EncodedFrame:
     """Wrap a sensor_msgs/Image without copying it; raises ValueError for a zero stamp."""
     decode = partial(
         decode_raw,
-        message.encoding,
+        camera.encoding or message.encoding,
         message.height,
         message.width,
         message.step,

@@ -184,11 +184,12 @@ class Sensors:
     # -- messages -----------------------------------------------------------------------------
 
     def _on_raw(self, camera: Camera, message: Image) -> None:
-        if message.encoding.strip().lower() not in ENCODINGS:
+        encoding = camera.encoding or message.encoding
+        if encoding.strip().lower() not in ENCODINGS:
             self._complain(
                 camera.topic,
                 'encoding',
-                f'encoding {message.encoding[:40]!r} is not supported; set the driver to one of '
+                f'encoding {encoding[:40]!r} is not supported; set the driver to one of '
                 f'{", ".join(ENCODINGS)}',
             )
             return
