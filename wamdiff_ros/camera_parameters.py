@@ -10,8 +10,8 @@ TRANSPORTS = ('auto', 'raw', 'compressed')
 CAMERA_DESCRIPTIONS = {
     'topic': 'Image topic, sensor_msgs/Image or sensor_msgs/CompressedImage.',
     'transport': 'auto takes the message type that is on the topic, raw and compressed insist.',
-    'encoding': 'Taken in place of what raw images say of themselves, for a driver that labels them '
-    'wrongly (yuv422 that is yuyv); empty believes them.',
+    'encoding': 'Taken in place of what raw images say of themselves, for a driver that labels '
+    'them wrongly (yuv422 that is yuyv); empty believes them.',
     'stamp_offset_s': "Added to the camera's stamps, for a driver that stamps late or early [s].",
 }
 
