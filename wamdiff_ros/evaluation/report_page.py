@@ -179,10 +179,10 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics], folder: Pat
     last = judged[-1]
     videos = [_video(bag.folder, folder) for bag in last.bags]
     names = [name for name in BAG_COLUMNS if any(name in bag.metrics for bag in totals[-1].bags)]
-    heads = ['bag', 'over time', 's', 'ticks', *(BAG_COLUMNS[name] for name in names)]
+    film = ['video'] if any(videos) else []
+    heads = ['bag', 'over time', *film, 's', 'ticks', *(BAG_COLUMNS[name] for name in names)]
     if len(judged) == 2:
         heads.append('ADE 3 s due, change [m]')
-    heads += ['video'] if any(videos) else []
     known = last.column(RANKED)
     known = known[np.isfinite(known)]
     top = float(np.percentile(known, 99)) if len(known) else 1.0
@@ -191,6 +191,7 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics], folder: Pat
         curve = sparkline(bag.values.get(RANKED, np.full(one.ticks, np.nan)), top)
         cells = [
             f'<td>{escape(one.bag)}</td><td>{curve}</td>',
+            *([f'<td class="n">{videos[place]}</td>'] if film else []),
             _cell(one.duration_s, '.0f'), _cell(one.ticks, 'd'),
             *(_metric_cell(one, name) for name in names),
         ]  # fmt: skip
@@ -199,8 +200,6 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics], folder: Pat
             after = one.metrics.get(RANKED)
             difference = after.mean - before.mean if before and after else None
             cells.append(_cell(difference, '+.2f'))
-        if any(videos):
-            cells.append(f'<td class="n">{videos[place]}</td>')
         rows.append(f'<tr>{"".join(cells)}</tr>')
     buttons = ''.join(
         f'<th scope="col" class="{"n" if place > 1 else ""}">'
