@@ -1,5 +1,7 @@
 """Start the planner node, and RViz on request: ros2 launch wamdiff_ros planner.launch.py -s
 
+With RViz the node also paints its plan into the camera picture, `~/overlay`, while RViz shows it.
+
 The node configures and activates itself where `autostart` is true, so that it also comes back
 after a respawn; with `autostart:=false` a lifecycle manager takes it from there. When the node
 ends, the launch ends with it unless something else is still running: shutting down a larger
@@ -7,6 +9,7 @@ launch that includes this file is left to that launch.
 """
 
 import os
+from pathlib import Path
 
 from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
@@ -16,8 +19,12 @@ from launch_ros.actions import LifecycleNode, Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
+from wamdiff_ros.parameter_file import read_parameters
+from wamdiff_ros.parameter_values import ParameterError
+
 # The topics of config/planner.rviz, which an RViz in another namespace has to find there.
 RVIZ_TOPICS = ('planner/path', 'planner/markers', 'planner/overlay', 'camera/front/image')
+RVIZ_OVERLAY_RATE_HZ = 2.0  # where params_file has none, or RViz would show an empty picture
 # Fast DDS 2 (Humble, Jazzy) and Fast DDS 3 (Kilted).
 DDS_PROFILE_VARIABLES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
 
@@ -56,7 +63,11 @@ def generate_launch_description() -> LaunchDescription:
                 default_value='',
                 description='Checkpoint folder; empty leaves it to params_file.',
             ),
-            DeclareLaunchArgument('rviz', default_value='false', description='Start RViz.'),
+            DeclareLaunchArgument(
+                'rviz',
+                default_value='false',
+                description='Start RViz, and paint the plan into the camera picture for it.',
+            ),
             *_dds_profile([share, '/config/fastdds.xml']),
             OpaqueFunction(function=_planner),
             Node(
@@ -95,6 +106,7 @@ def _planner(context: LaunchContext) -> list:
         parameters.append(
             {'model_dir': ParameterValue(LaunchConfiguration('model_dir'), value_type=str)}
         )
+    parameters += _overlay(context)
     return [
         LifecycleNode(
             package='wamdiff_ros',
@@ -107,6 +119,17 @@ def _planner(context: LaunchContext) -> list:
             emulate_tty=True,
         )
     ]
+
+
+def _overlay(context: LaunchContext) -> list[dict]:
+    """Return the rate of ~/overlay for RViz; one above 0 in params_file stays."""
+    if not IfCondition(LaunchConfiguration('rviz')).evaluate(context):
+        return []
+    try:
+        known = read_parameters(Path(LaunchConfiguration('params_file').perform(context)))
+    except ParameterError:
+        known = {}  # the node says what is wrong with it
+    return [] if known.get('overlay_rate_hz') else [{'overlay_rate_hz': RVIZ_OVERLAY_RATE_HZ}]
 
 
 def _truth(argument: str) -> ParameterValue:

@@ -230,6 +230,13 @@ def test_rviz_shows_topics_that_the_node_has():
         assert f"'{topic[1:]}'" in launch, f'{topic} is not remapped into the namespace'
 
 
+def test_rviz_shows_the_camera_picture_with_the_plan_from_the_start():
+    config = yaml.safe_load((ROOT / 'config' / 'planner.rviz').read_text())
+    displays = config['Visualization Manager']['Displays']
+    overlays = [d for d in displays if d.get('Topic', {}).get('Value') == '/planner/overlay']
+    assert [display['Enabled'] for display in overlays] == [True]
+
+
 def test_rviz_shows_every_layer_of_the_markers():
     config = yaml.safe_load((ROOT / 'config' / 'planner.rviz').read_text())
     displays = config['Visualization Manager']['Displays']

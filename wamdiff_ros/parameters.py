@@ -169,7 +169,8 @@ class Parameters:
     overlay_rate_hz: float = parameter(
         0.0,
         "Rate of ~/overlay, the plan painted into the first camera's picture [Hz]; 0 turns it "
-        'off, 2 is plenty: it takes time from the cores of the planner.',
+        'off, and the launch files with `rviz:=true` make 2 of it. That is plenty: it takes time '
+        'from the cores of the planner.',
         low=0.0,
         high=10.0,
     )

@@ -144,6 +144,18 @@ def test_the_worst_moments_have_their_pictures(page, browser):
     assert browser.evaluate("document.querySelectorAll('.case').length") >= 5
 
 
+def test_videos_are_linked_from_where_the_page_lies_and_never_loaded(runs, tmp_path, browser):
+    run = write_run(tmp_path / 'a run', {'alpha': straight(20), 'beta <b> #1': straight(20)})
+    (run / 'beta <b> #1' / 'plan.mp4').write_bytes(b'a film')
+    page = tmp_path / 'pages' / 'report.html'
+    assert cli.main(['report', str(run), '--out', str(page)]) == 0
+    browser.load(page, 1200)
+    links = browser.evaluate("[...document.querySelectorAll('#bags a')].map(a => a.href)")
+    assert links == [(run / 'beta <b> #1' / 'plan.mp4').resolve().as_uri()]
+    assert browser.complaints() == []
+    assert browser.requests() == [page.resolve().as_uri()]
+
+
 def test_a_report_of_one_run_is_written_into_it(runs, capsys):
     assert cli.main(['report', str(runs / 'after'), '--json']) == 0
     assert (runs / 'after' / 'report.html').exists()

@@ -1,3 +1,4 @@
+import os
 import time
 
 import pytest
@@ -48,6 +49,35 @@ def test_an_argument_left_out_keeps_the_parameter_file(launch, ask, tmp_path):
     request = GetParameters.Request(names=['model_dir'])
     answer = ask(GetParameters, '/planner/get_parameters', request)
     assert answer.values[0].string_value == '/from/the/file'
+
+
+@pytest.fixture
+def rviz2(tmp_path, monkeypatch):
+    """Put a package rviz2 before all others whose program only waits."""
+    prefix = tmp_path / 'rviz'
+    program = prefix / 'lib' / 'rviz2' / 'rviz2'
+    for folder in (program.parent, prefix / 'share/ament_index/resource_index/packages'):
+        folder.mkdir(parents=True)
+    (prefix / 'share/ament_index/resource_index/packages/rviz2').touch()
+    program.write_text('#!/bin/sh\nexec sleep 1000\n')
+    program.chmod(0o755)
+    others = os.environ.get('AMENT_PREFIX_PATH', '')
+    monkeypatch.setenv('AMENT_PREFIX_PATH', f'{prefix}:{others}')
+
+
+@pytest.mark.parametrize(
+    ('rviz', 'in_the_file', 'rate_hz'),
+    [('true', '0.0', 2.0), ('true', '5.0', 5.0), ('false', '0.0', 0.0)],
+)
+def test_rviz_turns_the_overlay_on_unless_the_file_gives_it_a_rate(
+    rviz, in_the_file, rate_hz, rviz2, launch, ask, tmp_path
+):
+    params_file = tmp_path / 'planner.param.yaml'
+    params_file.write_text(f'/**:\n  ros__parameters:\n    overlay_rate_hz: {in_the_file}\n')
+    launch(PLANNER, f'params_file:={params_file}', 'autostart:=false', f'rviz:={rviz}')
+    request = GetParameters.Request(names=['overlay_rate_hz'])
+    answer = ask(GetParameters, '/planner/get_parameters', request)
+    assert answer.values[0].double_value == rate_hz
 
 
 def test_autostart_configures_without_being_asked(launch, tmp_path):

@@ -130,6 +130,18 @@ def test_yuv420_semi_planar(encoding, order, padding):
     assert np.abs(rgb.astype(int) - RED).max() <= 3
 
 
+@pytest.mark.parametrize('padding', [0, 40])
+def test_nv24_has_a_colour_for_every_pixel(padding):
+    colours = [RED, (20, 200, 40), (40, 20, 200), (90, 90, 90), (220, 210, 30)]
+    y, u, v = np.array([yuv(colour) for colour in colours], np.uint8).T
+    luma = np.pad(np.tile(y, (3, 1)), ((0, 0), (0, padding)), constant_values=255)
+    chroma = np.tile(np.stack([u, v], axis=-1).ravel(), (3, 1))
+    chroma = np.pad(chroma, ((0, 0), (0, 2 * padding)), constant_values=255)
+    rgb = decode_raw('nv24', 3, 5, 5 + padding, luma.tobytes() + chroma.tobytes())
+    assert rgb.shape == (3, 5, 3)
+    assert np.abs(rgb.astype(int) - colours).max() <= 3
+
+
 @given(
     padding=st.integers(0, 70),
     height=st.integers(1, 9),
@@ -172,6 +184,8 @@ def test_case_of_the_encoding_does_not_matter():
         (('', 16, 24, 72, bytes(4)), "''"),
         (('yuyv', 16, 23, 46, bytes(16 * 46)), 'width 23'),
         (('nv12', 15, 24, 24, bytes(24 * 24)), '24 x 15'),
+        (('nv24', 16, 24, 24, bytes(16 * 24 * 3 - 1)), '767 bytes .* nv24 chroma'),
+        (('nv24', 16, 24, 23, bytes(16 * 24 * 3)), 'step 23'),
         (('bayer_rggb8', 2, 24, 24, bytes(48)), '24 x 2'),
     ],
 )
@@ -182,7 +196,7 @@ def test_bad_raw_images_are_refused_by_name(fields, words):
 
 @pytest.mark.parametrize('encoding', ENCODINGS)
 def test_every_named_encoding_decodes(encoding):
-    assert decode_raw(encoding, 8, 8, 64, bytes(64 * 12)).shape == (8, 8, 3)
+    assert decode_raw(encoding, 8, 8, 64, bytes(64 * 24)).shape == (8, 8, 3)
 
 
 def test_red_stays_red_in_jpeg_png_and_raw():

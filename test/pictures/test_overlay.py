@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 import recording
-from recording import HEIGHT, START_NS, WIDTH, trajectory
+from recording import HEIGHT, START_NS, trajectory
 
 pytest.importorskip('av', reason='needs PyAV to write videos')
-import av
+from films import coloured, frames_of
 
 from wamdiff_ros.pictures.overlay import render_overlay
 from wamdiff_ros.pictures.overlay_painter import FAULT_RGB, PANEL_HEIGHT, VIDEO_WIDTH
@@ -15,7 +15,6 @@ from wamdiff_ros.recordings.timeline import read_timeline
 from wamdiff_ros.types import PlanStatus
 
 SPEED_MPS = 8.0
-SCALE = VIDEO_WIDTH / WIDTH
 
 
 def straight(start_x):
@@ -36,20 +35,6 @@ def drive(plans, seconds=0.4):
         if ns % 100_000_000 == 0
     ]
     return messages + [('/planner/trajectory', START_NS + ns, plan) for ns, plan in plans]
-
-
-def frames_of(path):
-    with av.open(str(path)) as container:
-        stream = container.streams.video[0]
-        assert (stream.codec_context.name, stream.codec_context.pix_fmt) == ('h264', 'yuv420p')
-        frames = [(f.time, f.to_ndarray(format='rgb24')) for f in container.decode(stream)]
-    return frames
-
-
-def coloured(picture, u, v):
-    """Is the pixel of the small image's (u, v) tinted, where the picture itself is grey?"""
-    pixel = picture[round((v + 0.5) * SCALE - 0.5), round((u + 0.5) * SCALE - 0.5)].astype(int)
-    return pixel.max() - pixel.min() > 25
 
 
 def test_the_plan_is_drawn_where_the_camera_sees_the_ground(tmp_path):

@@ -4,7 +4,8 @@
     wamdiff report BEFORE AFTER --out report.html
 
 The page is one file that needs no network: totals with intervals, a table of the bags that can be
-sorted and searched, the worst moments with their pictures, latency, machine and versions.
+sorted and searched, the worst moments with their pictures, latency, machine and versions. It links
+to the videos of `wamdiff replay --video` where they lie.
 Exit codes: 0 done; 1 it failed (the reason is printed), 2 wrong options, 130 interrupted.
 """
 
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             check_same_data(*runs)
         judged = [judge_run(one, ratings) for one in runs]
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(to_html(*judged), 'utf8')
+        out.write_text(to_html(*judged, folder=out.parent), 'utf8')
         if arguments.json:
             totals = [asdict(one.metrics()) for one in judged]
             print(to_json({'runs': totals}).rstrip())

@@ -77,7 +77,7 @@ def _above(replay: BagReplay, place: int) -> str:
 
     parts, spacing = [], 10.0 if scale > 2.5 else 50.0
     # No line so near the edge that its words are cut off.
-    for line_m in np.arange(0, (width - 40) / scale + behind_m, spacing).tolist():
+    for line_m in np.arange(0, (width - 50) / scale + behind_m, spacing).tolist():
         x = 8 + (line_m - behind_m) * scale
         parts.append(
             f'<path d="M{x:.1f} 0V{height}" stroke="#8884"/>'

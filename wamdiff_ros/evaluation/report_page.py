@@ -4,12 +4,15 @@ Scripts of the page only sort and search the table of bags. Names, reasons and a
 recordings and models: they are escaped, and no script reads them as anything but text.
 """
 
+import os
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
-from ..replay.replay_run import ReplayRun
+from ..replay.replay_run import VIDEO, ReplayRun
 from .bootstrap import Estimate
 from .columns import BY_NAME, COLUMNS, PRIMARY, RANKED, Column
 from .displacement import HORIZONS_S
@@ -35,10 +38,11 @@ BAG_COLUMNS = {  # with words short enough for a table
 NONE = '–'
 
 
-def to_html(first: JudgedRun, second: JudgedRun | None = None) -> str:
+def to_html(first: JudgedRun, second: JudgedRun | None = None, folder: Path | None = None) -> str:
     """Return the page; with a second run it shows both and their difference.
 
-    Raises ComparisonError when the two are not over the same data.
+    `folder` is where the page will lie, for the links to the bags' videos. Raises
+    ComparisonError when the two are not over the same data.
     """
     judged = [first] if second is None else [first, second]
     comparison = None if second is None else compare_runs(first, second)
@@ -51,7 +55,7 @@ def to_html(first: JudgedRun, second: JudgedRun | None = None) -> str:
         '<h2>At a glance</h2>' + cards(_glance(totals)),
         _plots(judged, totals),
         *(_comparison(comparison) if comparison else ()),
-        _bags(judged, totals),
+        _bags(judged, totals, folder),
         cases(judged[-1]),
         '<h2>All numbers</h2>' + _numbers(totals, comparison),
         *(_latency(one, len(totals) > 1) for one in totals),
@@ -171,10 +175,12 @@ def _segments(segments: Sequence[SegmentDifference]) -> str:
     return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
 
 
-def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
+def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics], folder: Path | None) -> str:
     last = judged[-1]
+    videos = [_video(bag.folder, folder) for bag in last.bags]
     names = [name for name in BAG_COLUMNS if any(name in bag.metrics for bag in totals[-1].bags)]
-    heads = ['bag', 'over time', 's', 'ticks', *(BAG_COLUMNS[name] for name in names)]
+    film = ['video'] if any(videos) else []
+    heads = ['bag', 'over time', *film, 's', 'ticks', *(BAG_COLUMNS[name] for name in names)]
     if len(judged) == 2:
         heads.append('ADE 3 s due, change [m]')
     known = last.column(RANKED)
@@ -185,6 +191,7 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
         curve = sparkline(bag.values.get(RANKED, np.full(one.ticks, np.nan)), top)
         cells = [
             f'<td>{escape(one.bag)}</td><td>{curve}</td>',
+            *([f'<td class="n">{videos[place]}</td>'] if film else []),
             _cell(one.duration_s, '.0f'), _cell(one.ticks, 'd'),
             *(_metric_cell(one, name) for name in names),
         ]  # fmt: skip
@@ -207,6 +214,15 @@ def _bags(judged: Sequence[JudgedRun], totals: Sequence[RunMetrics]) -> str:
         f'<div class="scroll"><table id="bags"><thead><tr>{buttons}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div>'
     )
+
+
+def _video(bag: Path, folder: Path | None) -> str:
+    """Return a link from a page in `folder` to the video of a bag's replay, '' without one."""
+    video = bag / VIDEO
+    if folder is None or not video.is_file():
+        return ''
+    address = quote(os.path.relpath(video, folder).replace(os.sep, '/'))
+    return f'<a href="{escape(address)}">{VIDEO}</a>'
 
 
 def _numbers(totals: Sequence[RunMetrics], comparison: ReplayComparison | None) -> str:

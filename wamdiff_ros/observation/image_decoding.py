@@ -1,7 +1,8 @@
 """Bytes of a camera driver to RGB: the one place that decides the order of the channels.
 
-Encodings are those of sensor_msgs/image_encodings.hpp plus NV12; compressed images are JPEG and
-PNG. Everything leaves as uint8 [height, width, 3], 16-bit images by their upper 8 bits.
+Encodings are the colour, grey, Bayer and YUV ones of sensor_msgs/image_encodings.hpp, NV12, and
+8UC and 16UC of 1, 3 and 4 channels; compressed images are JPEG and PNG. Everything leaves as uint8
+[height, width, 3], 16-bit images by their upper 8 bits.
 """
 
 import struct
@@ -51,7 +52,9 @@ _YUV422 = {
 }
 _YUV420 = {'nv12': cv2.COLOR_YUV2RGB_NV12, 'nv21': cv2.COLOR_YUV2RGB_NV21}
 
-ENCODINGS = (*_PACKED, *_YUV422, *_YUV420)
+_NV24 = 'nv24'
+
+ENCODINGS = (*_PACKED, *_YUV422, *_YUV420, _NV24)
 
 
 class ImageError(ValueError):
@@ -64,7 +67,8 @@ def decode_raw(
     """Convert the fields of a sensor_msgs/Image to RGB.
 
     `data` is any bytes-like object; rows of `step` bytes may be padded at their end. NV12 and
-    NV21 carry `height` rows of luma, then height / 2 rows of chroma, all `step` bytes long.
+    NV21 carry `height` rows of luma, then height / 2 rows of chroma, all `step` bytes long. NV24
+    carries `height` rows of chroma, each as long as two of luma, as V4L2 lays them out.
     Returns uint8 [height, width, 3]; raises ImageError.
     """
     name = encoding.strip().lower()
@@ -87,6 +91,8 @@ def decode_raw(
             raise ImageError(f'{width} x {height} has an odd side, {name} needs even ones')
         image = _rows(name, height * 3 // 2, width, step, data)
         conversion = _YUV420[name]
+    elif name == _NV24:
+        return _nv24(height, width, step, np.frombuffer(data, np.uint8))
     else:
         raise ImageError(
             f'encoding {encoding[:40]!r} is not supported; set the driver to one of '
@@ -129,6 +135,16 @@ def decode_compressed(data, format: str = '') -> np.ndarray:
             f'{len(data)} bytes of {format[:40]!r} are corrupt; check the link to the camera'
         )
     return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
+
+
+def _nv24(height: int, width: int, step: int, data: np.ndarray) -> np.ndarray:
+    """Convert a plane of Y and one of U and V in turn, both of full resolution."""
+    luma = _rows(_NV24, height, width, step, data)
+    chroma = _rows(f'{_NV24} chroma', height, 2 * width, 2 * step, data[height * step :])
+    # OpenCV has no such conversion: each pixel becomes a pair of YUYV, of which one is kept.
+    pairs = np.repeat(luma, 2, axis=1)
+    yuyv = np.stack([pairs, chroma], axis=-1)
+    return cv2.cvtColor(yuyv, cv2.COLOR_YUV2RGB_YUY2)[:, ::2].copy()
 
 
 def _check_size(height: int, width: int) -> None:

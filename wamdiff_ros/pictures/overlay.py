@@ -19,14 +19,7 @@ from ..planning.figure import DrawnPlan
 from ..recordings.bag import BagError, read_messages
 from ..recordings.timeline import Timeline, read_timeline
 from ..types import PlanStatus
-from .overlay_painter import (
-    PANEL_HEIGHT,
-    VIDEO_WIDTH,
-    Instant,
-    OverlayPainter,
-    Shapes,
-    scaled,
-)
+from .overlay_painter import Instant, OverlayPainter, Shapes, video_camera
 from .video import VideoWriter
 
 SILENT_AFTER_NS = 1_000_000_000  # a plan that nobody renewed for so long is no longer shown
@@ -58,14 +51,10 @@ def render_overlay(
     timeline = read_timeline(bag, image_topic)
     stamps_ns, first = _image_stamps(bag, timeline)
     height, width = first.shape[:2]
-    camera = camera or timeline.camera or Pinhole.level(width, height)
-    if (camera.width, camera.height) != (width, height):
-        camera = scaled(camera, width, height)
-    size = (VIDEO_WIDTH, round(VIDEO_WIDTH * height / width / 2) * 2)
-    painter = OverlayPainter(scaled(camera, *size), note)
+    painter = OverlayPainter(video_camera(camera or timeline.camera, width, height), note)
     rate_hz = (len(stamps_ns) - 1) * 1e9 / max(stamps_ns[-1] - stamps_ns[0], 1)
     still, still_rank = None, -1
-    with VideoWriter(output, size[0], size[1] + PANEL_HEIGHT, rate_hz) as video:
+    with VideoWriter(output, *painter.frame_size, rate_hz) as video:
         frames = tqdm(
             _frames(bag, timeline), 'rendering', len(stamps_ns), unit='frame', disable=None
         )

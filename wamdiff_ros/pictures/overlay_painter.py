@@ -30,6 +30,8 @@ STATUS_RGB = {
     PlanStatus.FALLBACK_STOP: (207, 34, 46),
 }
 FAULT_RGB = (207, 34, 46)
+DRIVEN_RGB, JUDGING_RGB = (235, 235, 235), (63, 185, 80)  # of the driven path
+NO_CAMERA_INFO = 'no CameraInfo: a level camera is assumed'
 INSET_PX = (220, 300)
 INSET_AHEAD_M = 52.0
 # Seen from above, in the order of painting: polygons [K, 2] of the base frame, and colours.
@@ -59,21 +61,39 @@ def scaled(camera: Pinhole, width: int, height: int) -> Pinhole:
     )  # fmt: skip
 
 
+def video_camera(camera: Pinhole | None, width: int, height: int) -> Pinhole:
+    """Return the camera for the video of pictures of a size, a level one where it is unknown."""
+    camera = camera or Pinhole.level(width, height)
+    return scaled(camera, VIDEO_WIDTH, round(VIDEO_WIDTH * height / width / 2) * 2)
+
+
 class OverlayPainter:
-    """Paints frames of one video, for a camera in the size of the video's picture."""
+    """Paints frames of one video, for a camera in the size of the video's picture.
+
+    With `judging` the driven path is drawn into the picture too, beside a plan that did not
+    drive it.
+    """
 
     def __init__(
         self,
         camera: Pinhole,
         note: str,
         footprint: Footprint = COMPACT_CAR,
+        judging: bool = False,
     ) -> None:
         self._camera = camera
         self._note = note
         self._footprint = footprint
+        self._judging = judging
+        self._driven_rgb = JUDGING_RGB if judging else DRIVEN_RGB
         # A panorama may be lower than the inset.
         self._inset_size = INSET_PX[0], max(60, min(INSET_PX[1], camera.height - 32))
         self._small, self._normal, self._bold = (load_font(size) for size in (17, 20, 22))
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """Width and height of a frame."""
+        return self._camera.width, self._camera.height + PANEL_HEIGHT
 
     def paint(self, instant: Instant) -> np.ndarray:
         """Return the frame, uint8 [height + PANEL_HEIGHT, width, 3]."""
@@ -84,6 +104,8 @@ class OverlayPainter:
         labels = []
         if instant.plan is not None and instant.plan.positions_m is not None:
             labels = self._ribbon(picture, instant)
+        if self._judging:
+            self._line(picture, instant.driven_base_m, self._driven_rgb, 3)
         self._inset(picture, instant)
         canvas = np.zeros((size[1] + PANEL_HEIGHT, size[0], 3), np.uint8)
         canvas[: size[1]] = picture
@@ -152,7 +174,7 @@ class OverlayPainter:
             cv2.polylines(box, [line], False, (58, 66, 78), 1, cv2.LINE_AA, 4)
         if len(instant.driven_base_m) >= 2:
             points = pixels(instant.driven_base_m)
-            cv2.polylines(box, [points], False, (235, 235, 235), 1, cv2.LINE_AA, 4)
+            cv2.polylines(box, [points], False, self._driven_rgb, 1, cv2.LINE_AA, 4)
         if instant.plan is not None and instant.plan.positions_m is not None:
             points = pixels(instant.plan.positions_m)
             colours = speed_rgb(instant.plan.speed_mps).tolist()
@@ -187,7 +209,7 @@ class OverlayPainter:
         right = self._camera.width - self._inset_size[0] - 16
         top = 16 + self._inset_size[1]
         draw.text((right + 10, top - 25), 'plan', SPEED_RGB[3], self._small)
-        draw.text((right + 54, top - 25), 'driven, 10 m grid', (200, 205, 212), self._small)
+        draw.text((right + 54, top - 25), 'driven, 10 m grid', self._driven_rgb, self._small)
         self._panel(draw, instant)
 
     def _chip(self, draw, corner, text, rgb=(18, 22, 28)) -> float:

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +13,22 @@ class VideoError(RuntimeError):
     """The video cannot be written."""
 
 
+def pyav() -> Any:
+    """Return the module that encodes. Raises VideoError where it is not installed."""
+    try:
+        import av
+    except ImportError as error:
+        raise VideoError(
+            'writing videos needs PyAV: pip install -r requirements/simulation.txt'
+        ) from error
+    return av
+
+
 class VideoWriter:
     """An mp4 file of RGB frames, as a context manager; width and height must be even."""
 
     def __init__(self, path: Path, width: int, height: int, rate_hz: float) -> None:
-        try:
-            import av
-        except ImportError as error:
-            raise VideoError(
-                'writing videos needs PyAV: pip install -r requirements/simulation.txt'
-            ) from error
-
-        self._av = av
+        self._av = av = pyav()
         self._last_pts = -1
         try:
             # The index goes to the front of the file, so that playing starts while loading.

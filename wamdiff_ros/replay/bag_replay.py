@@ -124,9 +124,7 @@ def _write_ticks(
     label: str,
 ) -> Counter[str]:
     """Go through the ticks and write them down; return how many there were of each status."""
-    states = (noun for _, name, noun in recording.motion if name == 'odometry')
-    max_gap_ns = round(parameters.max_ego_gap_s * 1e9)
-    truth = GroundTruth(states, max_gap_ns, parameters.max_odometry_jump_m)
+    truth = GroundTruth.of(recording, parameters)
     in_fixed_frame = parameters.trajectory_frame == 'fixed'
     counts: Counter[str] = Counter()
     with (

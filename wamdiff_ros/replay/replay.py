@@ -69,28 +69,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     left.add_argument(
         '--with-input', action='store_true', help="copy the recording's topics beside the plans"
     )
+    left.add_argument(
+        '--video', action='store_true',
+        help='film each bag, plan.mp4: plans, reasons and what was driven, in the camera picture '
+        '(needs PyAV)',
+    )  # fmt: skip
     left.add_argument('--json', action='store_true', help='print one JSON object, no table')
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print and write the results; returns the exit code."""
     from ..model.config import CheckpointError
+    from ..pictures.video import VideoError, pyav
     from ..planning.prompts import PromptError
     from ..recordings.bag_files import BagError
     from .fleet import FleetError
 
     try:
+        if arguments.video:
+            pyav()  # missing, it is to be told before everything is planned
         if arguments.workers is not None and arguments.ray != 'local':
             raise ParameterError('--workers: goes with --ray without an address')
         settings = _settings(arguments)
     except ParameterError as error:
         print(f'error: {error}', file=sys.stderr)
         return 2
-    except OSError as error:
+    except (VideoError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
     try:
         entries = _replay(arguments, settings)
+        errors = _films(arguments, settings, entries) if arguments.video else []
     except (BagError, FleetError, CheckpointError, PromptError, ValueError, OSError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -99,9 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     print(_json(arguments.out, entries) if arguments.json else _text(arguments.out, entries))
     failed = [entry for entry in entries if entry['status'] != 'done']
-    for entry in failed:
-        print(f'error: {entry["name"]}: {entry["reason"]}', file=sys.stderr)
-    return 1 if failed else 0
+    errors += [f'{entry["name"]}: {entry["reason"]}' for entry in failed]
+    for error in errors:
+        print(f'error: {error}', file=sys.stderr)
+    return 1 if errors else 0
 
 
 def load_session(parameters: Parameters) -> Any:
@@ -155,6 +165,26 @@ def _replay(arguments: argparse.Namespace, settings: 'ReplaySettings') -> list[d
     finally:
         files.finish()
     return files.entries
+
+
+def _films(
+    arguments: argparse.Namespace, settings: 'ReplaySettings', entries: list[dict[str, Any]]
+) -> list[str]:
+    """Write the videos that are missing of bags that are done; return what went wrong."""
+    from ..pictures.video import VideoError
+    from ..recordings.bag_files import BagError
+    from .replay_run import VIDEO, ReplayError
+    from .replay_video import write_video
+
+    errors = []
+    for entry in entries:
+        folder = arguments.out / entry['name']
+        if entry['status'] == 'done' and not (folder / VIDEO).exists():
+            try:
+                write_video(settings, Path(entry['path']), folder)
+            except (BagError, ReplayError, VideoError, OSError) as error:
+                errors.append(f'{entry["name"]}: no video: {error}')
+    return errors
 
 
 def _with_bar(results, count: int, shown: bool):

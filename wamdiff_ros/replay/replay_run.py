@@ -5,7 +5,7 @@ in base at that t0.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from ..pinhole import Pinhole
 
 FORMAT, VERSION = 'wamdiff-replay', 1
+VIDEO = 'plan.mp4'  # in a bag's folder, where one was asked for
 PLAN_STEP_S = 0.1
 PLAN_TIMES_S = np.arange(51) * PLAN_STEP_S  # [51], 0 … 5.0
 TRACK_GAP_NS = 500_000_000  # between states of the vehicle that are interpolated
@@ -164,7 +165,7 @@ def read_run(path: Path) -> ReplayRun:
 def read_bag(folder: Path) -> BagReplay:
     """Read the replay of one bag. Raises ReplayError."""
     info = _read_json(folder / 'bag.json')
-    ticks = list(_read_lines(folder / 'ticks.jsonl'))
+    ticks = list(read_ticks(folder))
     timings = folder / 'timings.jsonl'
     rows = list(_read_lines(timings)) if timings.exists() else []
     try:
@@ -174,6 +175,11 @@ def read_bag(folder: Path) -> BagReplay:
             f'{folder}/ticks.jsonl: does not hold what docs/replay.md says ({error!r}); '
             'run `wamdiff replay` again'
         ) from error
+
+
+def read_ticks(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of ticks.jsonl, one by one. Raises ReplayError."""
+    return _read_lines(folder / 'ticks.jsonl')
 
 
 def _bag(folder: Path, info: dict, ticks: list[dict], timings: list[dict]) -> BagReplay:
@@ -275,7 +281,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _read_lines(path: Path) -> Iterable[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding='utf8') as lines:
             for number, line in enumerate(lines, 1):

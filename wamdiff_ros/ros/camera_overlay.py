@@ -21,8 +21,13 @@ from ..observation.image_decoding import ImageError
 from ..observation.not_ready import NotReady
 from ..observation.synchronizer import Synchronizer
 from ..parameters import Parameters
-from ..pictures.overlay_painter import VIDEO_WIDTH, Instant, OverlayPainter, scaled
-from ..pinhole import Pinhole
+from ..pictures.overlay_painter import (
+    NO_CAMERA_INFO,
+    VIDEO_WIDTH,
+    Instant,
+    OverlayPainter,
+    video_camera,
+)
 from ..planning.figure import Footprint, drawn_plan, in_base
 from ..types import EgoState
 from .conversion import time_message
@@ -31,7 +36,6 @@ from .qos import LATCHED
 
 TOPIC = '~/overlay'
 WIDTH = 640  # half the size in which the words are set
-ASSUMED = 'no CameraInfo: a level camera is assumed'
 _BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 # A vehicle's tree of fixed transforms may come from several publishers.
 _STATIC_TRANSFORMS = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -143,11 +147,11 @@ class CameraOverlay:
         height, width = shape
         info = self._info
         if info is None:
-            camera, note = Pinhole.level(width, height), ASSUMED
+            camera, note = None, NO_CAMERA_INFO
         else:
             camera, note = pinhole_of(info, self._transforms.values(), ego.base_frame), ''
-        size = (VIDEO_WIDTH, round(VIDEO_WIDTH * height / width / 2) * 2)
-        self._painter = OverlayPainter(scaled(camera, *size), note, self._footprint)
+        camera = video_camera(camera, width, height)
+        self._painter = OverlayPainter(camera, note, self._footprint)
         return self._painter
 
 

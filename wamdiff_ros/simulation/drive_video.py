@@ -7,13 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ..pictures.overlay_painter import (
-    PANEL_HEIGHT,
-    VIDEO_WIDTH,
-    Instant,
-    OverlayPainter,
-    scaled,
-)
+from ..pictures.overlay_painter import Instant, OverlayPainter, video_camera
 from ..pictures.video import VideoWriter
 from ..planning.figure import DrawnPlan
 from ..planning.publication import Publication
@@ -67,11 +61,10 @@ class DriveFilm:
     def write(self, path: Path, world: World, score: RouteScore) -> None:
         """Write the mp4 file. Raises VideoError."""
         camera = CAMERAS[CAMERA]
-        size = (VIDEO_WIDTH, round(VIDEO_WIDTH * camera.height / camera.width / 2) * 2)
         note = f'route {score.seed}: ' + ('success' if score.success else 'failed')
         above = TopView(world.scene)
-        painter = OverlayPainter(scaled(camera, *size), note)
-        with VideoWriter(path, size[0], size[1] + PANEL_HEIGHT, 1e9 / STEP_NS) as video:
+        painter = OverlayPainter(video_camera(camera, camera.width, camera.height), note)
+        with VideoWriter(path, *painter.frame_size, 1e9 / STEP_NS) as video:
             for index, shot in enumerate(self._shots):
                 driven = self._shots[index : index + DRIVEN_STEPS]
                 picture = painter.paint(_instant(above, shot, driven))
