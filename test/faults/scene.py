@@ -77,6 +77,13 @@ class Scene:
         )
         self._baseline = None  # of its resources, once it has planned for a while
 
+    def let_end(self, code):
+        """Wait for the planner to end by itself with `code`, and start another one."""
+        self.bench.wait(lambda: self.planner.process.poll() is not None, 'the end of the process')
+        ended = self.planner.end()
+        assert ended == code, f'exit code {ended}, wanted {code}: {self.planner.output()[-500:]}'
+        self.start_planner()
+
     def set_clock(self, seconds):
         """Set the system clock of planner and sensors on by so much; needs `own_clock`."""
         self._clock_s += seconds

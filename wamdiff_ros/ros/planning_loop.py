@@ -61,6 +61,7 @@ class PlanningLoop:
         self.status = PlanStatus.WAITING  # of the newest published tick
         self.reason = ''
         self._stopped = False
+        self._given_up = ''  # why there will be no plan any more
         self._sequence = 0  # number of the newest message
         self._grid_ns = 0  # instant of the newest tick on this grid
         self._clock_runs = False  # False before the first /clock
@@ -106,6 +107,11 @@ class PlanningLoop:
             self._enabled = enabled
             self._plan_steady_s = None
             self._forget()
+
+    def give_up(self, reason: str) -> None:
+        """Publish the fallback from now on, and ask for no inference any more."""
+        self._given_up = reason
+        self._policy.give_up(reason)
 
     def reset(self, reason: str) -> None:
         """Clear buffers, plan and KV cache; ticks and their publication go on."""
@@ -200,7 +206,7 @@ class PlanningLoop:
         self._tick_steady_s = time.monotonic()
         self._pending = self._request(grid_ns)
         self._skipped = False
-        if self._enabled:
+        if self._enabled and not self._given_up:
             skipped = self._inference.submit(self._pending)
             self._skipped = skipped is self._pending
             self.counters.skipped_ticks += skipped is not None
