@@ -357,18 +357,39 @@ def test_camera_that_changes_its_size_resets_the_stream(planning):
     assert 'stream reset: camera front changed from 64x48 to 80x48' in planner.output()
 
 
-def test_stamps_far_ahead_of_the_clock_are_refused_and_planning_goes_on(planning):
+@pytest.mark.parametrize(
+    ('offset_s', 'complaint'),
+    [(60.5, 'header.stamp is 60.'), (-60.5, 's behind the clock; check')],
+)
+def test_stamps_of_another_clock_are_refused_named_and_counted_and_planning_goes_on(
+    planning, offset_s, complaint
+):
     bench, planner = planning
-    complaints = [f'/{name}: header.stamp is 60.' for name in ('camera/front/image', 'odometry')]
+    inputs = {'camera/front/image': 'stamp', 'odometry': 'value'}
+    before = refusals(bench, inputs)
 
     def refused():
-        ahead_ns = bench.now_ns() + 60_500_000_000
-        bench.publish_frame(ahead_ns)
-        bench.publish_odometry(ahead_ns)
-        return all(complaint in planner.output() for complaint in complaints)
+        stamp_ns = bench.now_ns() + round(offset_s * 1e9)
+        bench.publish_frame(stamp_ns)
+        bench.publish_odometry(stamp_ns)
+        lines = planner.output().splitlines()
+        return all(
+            any(f'/{topic}: header.stamp is 60.' in line and complaint in line for line in lines)
+            for topic in inputs
+        )
 
     bench.wait(refused, 'the complaints')
+    after = refusals(bench, inputs)
+    assert all(after[topic] > before[topic] for topic in inputs)
     bench.next_status(lambda m: m.state == NOMINAL, 'planning goes on')
+
+
+def refusals(bench, inputs):
+    """Return how many messages of each topic were dropped unread, by the next diagnosis."""
+    values = bench.diagnostic_values(bench.next_diagnosis(lambda d: True, 'counters'))
+    return {
+        topic: int(values.get(f'complaints.{topic}.{kind}', 0)) for topic, kind in inputs.items()
+    }
 
 
 def test_odometry_of_another_vehicle_frame_resets_the_stream(planning):

@@ -32,13 +32,16 @@ from .qos import IMAGE_IN, LATCHED, MOTION_IN
 
 IMAGE_TYPES = {'raw': Image, 'compressed': CompressedImage}
 COMPLAINT_PERIOD_NS = 5_000_000_000
+# No frame of this age is planned from, whatever max_frame_age_s. Younger ones are late rather than
+# wrong, and the synchroniser says how old they are.
+FAR_BEHIND_NS = 10_000_000_000
 
 
 class Sensors:
     """Feeds `synchronizer` from the topics, from construction until `destroy`.
 
     `reset(reason)` is called when the odometry does not go on from where it was. Messages stamped
-    more than `jump_threshold_s` ahead of the node's clock are refused.
+    more than `jump_threshold_s` ahead of the node's clock, or far behind it, are refused.
     """
 
     def __init__(
@@ -234,13 +237,22 @@ class Sensors:
             self._complain('navigation_command', 'value', f'{error}; staying with {now!r}')
 
     def _check_stamp(self, stamp_ns: int) -> None:
-        """Raise ValueError for a stamp so far ahead that it would push the real ones out."""
+        """Raise ValueError for a stamp of another clock than the node's.
+
+        One that is far ahead would push the real ones out of the buffers. One that is far behind
+        would be pushed out by those before it, as if nothing had come.
+        """
         now_ns = self._node.get_clock().now().nanoseconds
-        # Before the first /clock there is nothing to compare with.
-        if now_ns and stamp_ns - now_ns > self._max_ahead_ns:
+        if not now_ns:
+            return  # before the first /clock there is nothing to compare with
+        ahead_s = (stamp_ns - now_ns) / 1e9
+        if stamp_ns - now_ns > self._max_ahead_ns:
             raise ValueError(
-                f'header.stamp is {(stamp_ns - now_ns) / 1e9:.3f} s ahead of the clock; check the '
-                'clocks'
+                f'header.stamp is {ahead_s:.3f} s ahead of the clock; check the clocks'
+            )
+        if now_ns - stamp_ns > FAR_BEHIND_NS:
+            raise ValueError(
+                f'header.stamp is {-ahead_s:.3f} s behind the clock; check the clocks'
             )
 
     def _complain(self, topic: str, kind: str, reason: str) -> None:
