@@ -193,6 +193,13 @@ class Bench:
             timeout_s,
         )
 
+    def values_while_planning(self):
+        """Return the values of the next diagnosis of a second in which something was planned."""
+        planned = self.next_diagnosis(
+            lambda d: 'NOMINAL' in self.diagnostic_values(d).get('newest_ticks', ''), 'planning'
+        )
+        return self.diagnostic_values(planned)
+
     @staticmethod
     def diagnostic_values(diagnosis):
         """Return the values of a DiagnosticStatus by key."""
@@ -316,9 +323,15 @@ class Bench:
         self._command.publish(NavigationCommand(command=command))
 
     def _drive(self):
-        """Odometry and /clock at 40 Hz or what the machine can do, a frame with every fourth."""
+        """Odometry and /clock at 40 Hz or what the machine can do, a frame with every fourth.
+
+        Frames come amid two grid instants of the planner, so that it is not left to chance which
+        tick they are for.
+        """
         step_s = FRAME_PERIOD_S / ODOMETRY_PER_FRAME
-        next_s, count = time.monotonic(), 0
+        to_grid_s = FRAME_PERIOD_S - time.time() % FRAME_PERIOD_S
+        next_s, count = time.monotonic() + to_grid_s + FRAME_PERIOD_S / 2, 0
+        time.sleep(next_s - time.monotonic())
         while not self._ending:
             if self.simulated and self.sim_runs:
                 leap_ns = self._sim_leaps_ns.popleft() if self._sim_leaps_ns else 0
@@ -329,7 +342,9 @@ class Bench:
             if self.camera_on and running and count % ODOMETRY_PER_FRAME == 0:
                 self.publish_frame(self.now_ns())
             count += 1
-            next_s = max(next_s + step_s, time.monotonic())  # what was missed is not caught up
+            next_s += step_s
+            missed = (time.monotonic() - next_s) // FRAME_PERIOD_S
+            next_s += max(missed, 0) * FRAME_PERIOD_S  # whole periods are not caught up
             time.sleep(max(next_s - time.monotonic(), 0.0))
 
     def _spin(self):

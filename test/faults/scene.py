@@ -113,7 +113,7 @@ class Scene:
         self.planner.steer()
         self._wait_for_a_plan('planning')
         if patient:
-            self.bench.next_diagnosis(lambda d: d.level == d.OK, 'the end of complaints')
+            self.bench.next_diagnosis(lambda d: d.level < d.ERROR, 'the end of complaints')
         if self._baseline is None:
             self.watch(WARM_UP_TICKS)
             self._baseline = self.resources()

@@ -266,19 +266,24 @@ class PlannerNode(LifecycleNode):
         loop, sensors = self._loop, self._sensors
         if loop is None or sensors is None:
             return health
+        tally = loop.take_tally()
         return replace(
             health,
-            status=loop.status,
-            reason=loop.reason,
             stalled=loop.stalled(),
             lost=loop.lost(),
-            input_errors=sensors.current_complaints(),
+            tally=tally,
+            latency_p95_s=loop.latencies.p95_s(),
+            deadline_s=self._configuration.deadline_s,
+            obstacles=sensors.obstacles(),
+            dropped=sensors.take_dropped(),
             values={
+                'newest_ticks': tally.describe(),
                 'backend': self._outputs.backend,
                 'model': self._outputs.model,
                 **self._outputs.describe(),
                 **loop.describe(),
                 **sensors.describe(),
+                **(self._overlay.describe() if self._overlay else {}),
                 **health.values,
             },
         )
