@@ -121,7 +121,8 @@ class Bench:
         self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
         self._pictures = 0
         self._newest = {}  # published message by kind
-        self.told = deque(maxlen=4000)  # (stamp [ns], x [m], y [m]) of published odometry
+        # (stamp [ns], x [m], y [m], forward speed [m/s]) of published odometry.
+        self.told = deque(maxlen=4000)
         self.restore()
         self._executor = SingleThreadedExecutor(context=self.context)
         self._executor.add_node(self.node)
@@ -290,8 +291,8 @@ class Bench:
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
         for altered in self.alter_odometry(message):
-            position = altered.pose.pose.position
-            self.told.append((time_ns(altered.header.stamp), position.x, position.y))
+            position, velocity = altered.pose.pose.position, altered.twist.twist.linear
+            self.told.append((time_ns(altered.header.stamp), position.x, position.y, velocity.x))
             self._odometry.publish(altered)
         if self.acceleration is not None:
             measured = AccelWithCovarianceStamped(header=message.header)
