@@ -5,6 +5,7 @@ WAMDIFF_FAKE: a JSON object that is read again for every inference. Where that h
 the process sends itself SIGINT while it publishes its first trajectory.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -59,6 +60,8 @@ class FakeSession:
 
     def plan(self, observation, deadline_s=None):
         time.sleep(self._steering.get('plan_s', 0.0))
+        if self._steering.get('hold_interpreter', False):
+            ctypes.PyDLL(None).sleep(3600)  # foreign code that keeps Python's lock
         if error := self._steering.get('plan_error', ''):
             raise RuntimeError(error)
         reason = self._steering.get('refusal', '')

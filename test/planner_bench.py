@@ -121,7 +121,8 @@ class Bench:
         self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
         self._pictures = 0
         self._newest = {}  # published message by kind
-        self.told = deque(maxlen=4000)  # (stamp [ns], x [m], y [m]) of published odometry
+        # (stamp [ns], x [m], y [m], forward speed [m/s]) of published odometry.
+        self.told = deque(maxlen=4000)
         self.restore()
         self._executor = SingleThreadedExecutor(context=self.context)
         self._executor.add_node(self.node)
@@ -192,6 +193,13 @@ class Bench:
             what,
             timeout_s,
         )
+
+    def values_while_planning(self):
+        """Return the values of the next diagnosis of a second in which something was planned."""
+        planned = self.next_diagnosis(
+            lambda d: 'NOMINAL' in self.diagnostic_values(d).get('newest_ticks', ''), 'planning'
+        )
+        return self.diagnostic_values(planned)
 
     @staticmethod
     def diagnostic_values(diagnosis):
@@ -283,8 +291,8 @@ class Bench:
         message.pose.pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
         for altered in self.alter_odometry(message):
-            position = altered.pose.pose.position
-            self.told.append((time_ns(altered.header.stamp), position.x, position.y))
+            position, velocity = altered.pose.pose.position, altered.twist.twist.linear
+            self.told.append((time_ns(altered.header.stamp), position.x, position.y, velocity.x))
             self._odometry.publish(altered)
         if self.acceleration is not None:
             measured = AccelWithCovarianceStamped(header=message.header)
@@ -316,9 +324,15 @@ class Bench:
         self._command.publish(NavigationCommand(command=command))
 
     def _drive(self):
-        """Odometry and /clock at 40 Hz or what the machine can do, a frame with every fourth."""
+        """Odometry and /clock at 40 Hz or what the machine can do, a frame with every fourth.
+
+        Frames come amid two grid instants of the planner, so that it is not left to chance which
+        tick they are for.
+        """
         step_s = FRAME_PERIOD_S / ODOMETRY_PER_FRAME
-        next_s, count = time.monotonic(), 0
+        to_grid_s = FRAME_PERIOD_S - time.time() % FRAME_PERIOD_S
+        next_s, count = time.monotonic() + to_grid_s + FRAME_PERIOD_S / 2, 0
+        time.sleep(next_s - time.monotonic())
         while not self._ending:
             if self.simulated and self.sim_runs:
                 leap_ns = self._sim_leaps_ns.popleft() if self._sim_leaps_ns else 0
@@ -329,7 +343,9 @@ class Bench:
             if self.camera_on and running and count % ODOMETRY_PER_FRAME == 0:
                 self.publish_frame(self.now_ns())
             count += 1
-            next_s = max(next_s + step_s, time.monotonic())  # what was missed is not caught up
+            next_s += step_s
+            missed = (time.monotonic() - next_s) // FRAME_PERIOD_S
+            next_s += max(missed, 0) * FRAME_PERIOD_S  # whole periods are not caught up
             time.sleep(max(next_s - time.monotonic(), 0.0))
 
     def _spin(self):

@@ -29,6 +29,10 @@ def test_the_defaults_are_accepted():
             {'fallback_deceleration_mps2': 4.0, 'max_deceleration_mps2': 3.0},
             'fallback_deceleration_mps2: 4.0 m/s.2 is above max_deceleration_mps2 3.0',
         ),
+        (
+            {'inference_timeout_s': 0.5},
+            'inference_timeout_s: 0.5 s is below max_plan_age_s 1.0 s',
+        ),
         ({'min_pixels': 9000, 'max_pixels': 4096}, 'min_pixels: 9000 is above max_pixels 4096'),
         (
             {'vision_backend': 'tensorrt', 'vision_quantisation': 'int8_weight_only'},

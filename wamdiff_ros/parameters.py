@@ -95,6 +95,21 @@ class Parameters:
     fallback_deceleration_mps2: float = parameter(
         2.5, 'Deceleration of the fallback stop [m/s^2].', low=0.1, high=9.0
     )
+    inference_timeout_s: float = parameter(
+        10.0,
+        'Time in which an inference has to return, ten times as long where it captures or '
+        'compiles first; after it the process ends with an error, for its supervisor to start it '
+        'anew [s]. 0 turns this off.',
+        low=0.0,
+        high=3600.0,
+    )
+    max_inference_failures: int = parameter(
+        50,
+        'Exceptions of inference in a row after which the process ends in the same way; 0 turns '
+        'this off. An error that has lost the GPU ends it at once.',
+        low=0,
+        high=1_000_000,
+    )
     # -- what it accepts: docs/checks.md; 0 turns a check off ------------------------------------
     max_start_offset_m: float = parameter(
         0.5, "Distance of a plan's start from the vehicle [m].", low=0.0, high=100.0
@@ -330,6 +345,12 @@ class Parameters:
             raise ParameterError(
                 f'max_plan_age_s: {self.max_plan_age_s} s is not above deadline_s '
                 f'{self.deadline_s} s, so every plan would be too old when it is published'
+            )
+        if 0 < self.inference_timeout_s < self.max_plan_age_s:
+            raise ParameterError(
+                f'inference_timeout_s: {self.inference_timeout_s} s is below max_plan_age_s '
+                f'{self.max_plan_age_s} s, so a plan that is only late would end the process; '
+                'raise it, or set it to 0.0'
             )
         if 0 < self.max_deceleration_mps2 < self.fallback_deceleration_mps2:
             raise ParameterError(

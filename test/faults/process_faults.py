@@ -12,6 +12,8 @@ from faults.sensor_faults import ONE_PERIOD_S
 from planner_bench import PlannerProcess
 from wamdiff_ros.msg import PlannerStatus
 
+from wamdiff_ros.ros.planner_node import INFERENCE_IS_DEAD
+
 HERE = Path(__file__).parent
 NOMINAL, HELD = PlannerStatus.NOMINAL, PlannerStatus.HELD
 WAITING, STOP = PlannerStatus.WAITING, PlannerStatus.FALLBACK_STOP
@@ -185,10 +187,41 @@ def inference_hangs(scene):
 @fault(ONE_PERIOD_S)
 def inference_raises(scene):
     """Every inference ends with an exception."""
-    scene.planner.steer(plan_error='CUDA error: an illegal memory access was encountered')
-    scene.see(HELD, 'inference failed: RuntimeError: CUDA error')
+    scene.planner.steer(plan_error='CUDA out of memory. Tried to allocate 20.00 MiB')
+    scene.see(HELD, 'inference failed: RuntimeError: CUDA out of memory')
     scene.see(STOP)
     scene.planner.steer()
+
+
+@fault(PROCESS_START_S)
+def inference_raises_for_ever(scene):
+    """The node says so and ends, and its supervisor starts it again."""
+    scene.planner.steer(plan_error='CUDA out of memory. Tried to allocate 20.00 MiB')
+    scene.see(STOP, 'times in a row, the last time with RuntimeError: CUDA out of memory')
+    scene.let_end(INFERENCE_IS_DEAD)
+
+
+@fault(PROCESS_START_S)
+def inference_never_returns(scene):
+    """The same, for a model that waits for a device that does not answer."""
+    scene.planner.steer(plan_s=1e6)
+    scene.see(STOP, 'inference has not returned for')
+    scene.let_end(INFERENCE_IS_DEAD)
+
+
+@fault(PROCESS_START_S)
+def inference_loses_its_device(scene):
+    """An error of CUDA after which no other process than a new one can compute."""
+    scene.planner.steer(plan_error='CUDA error: an illegal memory access was encountered')
+    scene.see(STOP, 'inference has lost its device')
+    scene.let_end(INFERENCE_IS_DEAD)
+
+
+@fault(PROCESS_START_S)
+def inference_stops_the_interpreter(scene):
+    """Foreign code that never returns and keeps Python's lock, so that nothing else runs."""
+    scene.planner.steer(hold_interpreter=True)
+    scene.let_end(-signal.SIGALRM)
 
 
 @fault(ONE_PERIOD_S)

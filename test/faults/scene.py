@@ -77,6 +77,13 @@ class Scene:
         )
         self._baseline = None  # of its resources, once it has planned for a while
 
+    def let_end(self, code):
+        """Wait for the planner to end by itself with `code`, and start another one."""
+        self.bench.wait(lambda: self.planner.process.poll() is not None, 'the end of the process')
+        ended = self.planner.end()
+        assert ended == code, f'exit code {ended}, wanted {code}: {self.planner.output()[-500:]}'
+        self.start_planner()
+
     def set_clock(self, seconds):
         """Set the system clock of planner and sensors on by so much; needs `own_clock`."""
         self._clock_s += seconds
@@ -106,7 +113,7 @@ class Scene:
         self.planner.steer()
         self._wait_for_a_plan('planning')
         if patient:
-            self.bench.next_diagnosis(lambda d: d.level == d.OK, 'the end of complaints')
+            self.bench.next_diagnosis(lambda d: d.level < d.ERROR, 'the end of complaints')
         if self._baseline is None:
             self.watch(WARM_UP_TICKS)
             self._baseline = self.resources()

@@ -105,6 +105,8 @@ def camera_is_an_hour_behind(scene):
     """Its clock is set wrong."""
     with altered(scene.bench, alter_frame=lambda message: later(message, -HOUR_NS)):
         scene.see(STOP)
+        scene.hear('/camera/front/image: header.stamp is 3600.')
+        scene.hear('s behind the clock; check the clocks')
 
 
 @fault(ONE_PERIOD_S)
@@ -232,6 +234,15 @@ def odometry_is_an_hour_ahead(scene):
     with altered(scene.bench, alter_odometry=lambda message: later(message, HOUR_NS)):
         scene.see(STOP)
         scene.hear('s ahead of the clock; check the clocks')
+
+
+@fault(ONE_PERIOD_S)
+def odometry_is_an_hour_behind(scene):
+    """Its clock is set wrong."""
+    with altered(scene.bench, alter_odometry=lambda message: later(message, -HOUR_NS)):
+        scene.see(STOP)
+        scene.hear('/odometry: header.stamp is 3600.')
+        scene.hear('s behind the clock; check the clocks')
 
 
 @fault(ONE_PERIOD_S)

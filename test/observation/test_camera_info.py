@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wamdiff_ros.observation.camera_info import pinhole_of
+from wamdiff_ros.observation.camera_info import pinhole_of, way_up
 from wamdiff_ros.pinhole import OPTICAL_AXES_BASE
 
 OPTICAL = Rotation.from_matrix(OPTICAL_AXES_BASE)
@@ -50,6 +50,13 @@ def test_a_camera_that_nobody_placed_looks_level_ahead():
     camera = pinhole_of(info(), [transform('base_link', 'another_camera')])
     np.testing.assert_allclose(camera.rotation_base, OPTICAL_AXES_BASE)
     assert camera.position_base_m[2] > 0
+
+
+def test_the_way_up_ends_at_the_base_or_where_nobody_knows_more():
+    chain = [transform('camera_link', 'camera_optical'), transform('base_link', 'camera_link')]
+    assert way_up('camera_optical', chain, 'base_link') == chain
+    assert way_up('camera_optical', chain[:1], 'base_link') == chain[:1]
+    assert way_up('camera_optical', chain[1:], 'base_link') == []
 
 
 def test_transforms_that_turn_in_a_circle_end():

@@ -116,6 +116,32 @@ def test_expired_plan_gives_a_stop_from_the_newest_ego_state():
     )
 
 
+def test_giving_up_begins_the_stop_at_once_and_for_good():
+    made, plan = policy(), plan_at(0)
+    made.accept(plan, 0)
+    made.give_up('the device is lost')
+    ego = ego_at(50 * MS, speed=6.0)
+    found = made.decide(0, 80 * MS, ego, '')
+    assert (found.status, found.reason) == (PlanStatus.FALLBACK_STOP, 'the device is lost')
+    assert (found.plan.ego, found.plan.trajectory.speed_mps[0]) == (ego, 6.0)
+    made.accept(plan_at(100 * MS), 1)  # something that still came
+    assert made.decide(1, 180 * MS, ego, '').status is PlanStatus.FALLBACK_STOP
+
+
+def test_giving_up_without_odometry_brakes_from_where_the_plan_is_now():
+    made = policy()
+    made.accept(plan_at(0), 0)
+    made.give_up('the device is lost')
+    assert made.decide(3, 380 * MS, None, '').plan.t0_ns == 380 * MS
+
+
+def test_giving_up_before_the_first_plan_is_the_reason_for_waiting():
+    made = policy()
+    made.give_up('the device is lost')
+    found = made.decide(0, SECOND, None, 'no odometry yet')
+    assert (found.status, found.reason) == (PlanStatus.WAITING, 'the device is lost')
+
+
 def test_expired_plan_is_not_nominal_even_at_its_own_tick():
     made = policy(deadline_s=0.04, max_plan_age_s=0.05)
     made.accept(plan_at(0), 3)

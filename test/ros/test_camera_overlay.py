@@ -121,6 +121,43 @@ def test_the_camera_sits_where_the_fixed_transforms_say(overlay, tf2):
     assert tops[1] - tops[0] == pytest.approx(4.5 / 30 * 320, abs=25)
 
 
+def test_what_is_assumed_of_the_camera_is_told_until_it_is_known(overlay, tf2):
+    node = KeepingNode([offered(DurabilityPolicy.VOLATILE)])
+    overlay = overlay(node)
+
+    def told():
+        """Return the same from diagnostics and from the picture."""
+        overlay._painted_stamp_ns, overlay._painter = 0, None
+        overlay._paint()
+        mount = overlay.describe()['overlay_mount']
+        assert mount == (f'assumed; {overlay._painter._note}' if overlay._painter._note else 'tf')
+        return mount
+
+    assert told() == 'assumed; no CameraInfo: a level camera is assumed'
+    node.heard['/camera/front/camera_info'](info())
+    assert told() == (
+        'assumed; /tf_static does not place camera_optical: a camera mounted level is assumed'
+    )
+    on_a_mast = mounted(1.5)
+    on_a_mast.transforms[0].header.frame_id = 'mast'
+    node.heard['/tf_static'](on_a_mast)
+    assert told() == (
+        'assumed; /tf_static leads to mast, not to base_link: the two are assumed to be one'
+    )
+    node.heard['/tf_static'](mounted(1.5))
+    assert told() == 'tf'
+
+
+def test_without_tf2_msgs_the_mount_is_assumed_and_told(overlay, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'tf2_msgs.msg', None)
+    node = KeepingNode([offered(DurabilityPolicy.VOLATILE)])
+    overlay = overlay(node)
+    node.heard['/camera/front/camera_info'](info())
+    assert overlay.describe() == {
+        'overlay_mount': 'assumed; tf2_msgs is not installed: a camera mounted level is assumed'
+    }
+
+
 @pytest.mark.parametrize(
     ('durability', 'reliability'),
     [

@@ -64,7 +64,13 @@ class Session:
 @pytest.fixture
 def rig():
     session = Session()
-    thread = InferenceThread(lambda progress, cancelled: session, max_gap_ns=10**9)
+    progress = []
+
+    def load(note, cancelled):
+        progress.append(note)
+        return session
+
+    thread = InferenceThread(load, max_gap_ns=10**9)
     assert thread.loaded.result(TIMEOUT_S) == ('fake', 'fake')
     outcomes = []
     arrived = threading.Condition()
@@ -85,7 +91,9 @@ def rig():
             TickRequest(tick, 0, tick * 10**8, lambda grid_ns: observed, deliver), **changes
         )
 
-    yield SimpleNamespace(session=session, thread=thread, request=request, wait_for=wait_for)
+    yield SimpleNamespace(
+        session=session, thread=thread, request=request, wait_for=wait_for, progress=progress
+    )
     session.go.set()
     assert thread.close(TIMEOUT_S)
 
@@ -159,6 +167,44 @@ def test_exception_is_a_failed_tick_after_which_the_cache_is_not_trusted(rig):
     rig.thread.submit(rig.request(2))
     assert rig.wait_for(2).result is not None
     assert rig.session.calls == ['plan', 'reset', 'plan']
+
+
+def test_failures_in_a_row_are_counted_until_something_is_inferred(rig):
+    rig.session.error = RuntimeError('CUDA out of memory\nand more')
+    for count in (1, 2):
+        rig.thread.submit(rig.request(count))
+        rig.wait_for(count)
+    rig.thread.submit(rig.request(3, observe=nothing))  # says nothing of inference
+    rig.wait_for(3)
+    assert (rig.thread.failures, rig.thread.lost) == (2, False)
+    assert rig.thread.last_error == 'RuntimeError: CUDA out of memory'
+    rig.session.error = None
+    rig.thread.submit(rig.request(4))
+    rig.wait_for(4)
+    assert rig.thread.failures == 0
+
+
+def test_lost_device_stays_lost(rig):
+    rig.session.error = RuntimeError('CUDA error: an illegal memory access was encountered')
+    rig.thread.submit(rig.request(1))
+    rig.wait_for(1)
+    rig.session.error = None
+    rig.thread.submit(rig.request(2))
+    rig.wait_for(2)
+    assert rig.thread.lost
+
+
+def test_what_it_is_at_is_told_and_a_capture_amid_it_too(rig):
+    assert rig.thread.work is None
+    rig.session.go.clear()
+    rig.thread.submit(rig.request(1))
+    assert rig.session.busy.wait(TIMEOUT_S)
+    assert (rig.thread.work.doing, rig.thread.work.is_first) == ('planning', False)
+    rig.progress[0]('capturing vision')
+    assert (rig.thread.work.doing, rig.thread.work.is_first) == ('capturing vision', True)
+    rig.session.go.set()
+    rig.wait_for(1)
+    assert rig.thread.work is None
 
 
 def test_gap_and_new_image_size_clear_the_cache(rig):

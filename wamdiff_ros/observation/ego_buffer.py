@@ -142,6 +142,11 @@ class EgoBuffer:
             at = bisect_right(self._states, time_ns, key=_state_stamp_ns)
             return self._states[at - 1] if at else None
 
+    def newest_acceleration_ns(self) -> int | None:
+        """Return the stamp of the newest measured acceleration."""
+        with self._lock:
+            return self._accelerations[-1][0] if self._accelerations else None
+
     def clear(self) -> None:
         """Forget all states and accelerations; the counters go on."""
         with self._lock:

@@ -36,6 +36,7 @@ class PublicationPolicy:
         self._plan: Plan | None = None
         self._plan_tick = -1
         self._rejection = ('', -1)  # reason, tick
+        self._given_up = ''  # why there will be no plan any more
         # The newest plan that was rejected for its shift, and how many in a row agree with it.
         self._contender: tuple[Plan, int] | None = None
 
@@ -83,6 +84,10 @@ class PublicationPolicy:
         self._rejection = ('', -1)
         self._contender = None
 
+    def give_up(self, reason: str) -> None:
+        """Let the fallback begin at the next tick, however young the last plan is, and stay."""
+        self._given_up = reason
+
     def decide(
         self, tick: int, now_ns: int, ego: EgoState | None, waiting_reason: str
     ) -> Publication:
@@ -96,9 +101,11 @@ class PublicationPolicy:
         plan = self._plan
         rejection, rejected_tick = self._rejection
         why = rejection if rejected_tick == tick else waiting_reason
-        why = why or 'the plan was not ready at the deadline'
+        why = self._given_up or why or 'the plan was not ready at the deadline'
         if plan is None:
             return Publication(PlanStatus.WAITING, None, 0, 0, why)
+        if self._given_up:
+            return self._stop(plan, now_ns, ego, self._given_up)
         age_ns = now_ns - plan.t0_ns
         if not 0 <= age_ns <= self._max_age_ns:
             return self._stop(plan, now_ns, ego, f'{self._too_old(age_ns)}; {why}')
@@ -114,8 +121,8 @@ class PublicationPolicy:
         if ego is not None and not 0 <= now_ns - ego.stamp_ns <= self._max_ego_age_ns:
             ego = None
         # Without odometry every tick publishes the same stop, begun when the plan ran out.
-        expired_ns = plan.t0_ns + self._max_age_ns
-        stop = stop_trajectory(plan, ego, self._parameters, expired_ns)
+        start_ns = min(plan.t0_ns + self._max_age_ns, now_ns)
+        stop = stop_trajectory(plan, ego, self._parameters, start_ns)
         # A stop is to be followed until it is replaced, also one that began long ago.
         valid_until_ns = now_ns + self._max_age_ns
         return Publication(

@@ -16,7 +16,7 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
-from ..observation.camera_info import pinhole_of
+from ..observation.camera_info import pinhole_of, way_up
 from ..observation.image_decoding import ImageError
 from ..observation.not_ready import NotReady
 from ..observation.synchronizer import Synchronizer
@@ -45,7 +45,8 @@ class CameraOverlay:
     """Publishes `~/overlay` from construction until `destroy`; `poll` is called once a second.
 
     Shows the newest report of `outputs`. The camera is that of the CameraInfo beside the image
-    topic, mounted as /tf_static says where tf2_msgs is installed.
+    topic, mounted as /tf_static says where tf2_msgs is installed. What is assumed in place of
+    either is told in the picture and by `describe`.
     """
 
     def __init__(
@@ -88,6 +89,27 @@ class CameraOverlay:
             self._info_subscription = self._node.create_subscription(
                 CameraInfo, self._info_topic, self._on_info, LATCHED if latched else _BEST_EFFORT
             )
+
+    def describe(self) -> dict[str, str]:
+        """Return for diagnostics where it is known from how the camera sits: tf, or assumed."""
+        ego = self._ego.newest()
+        note = self._note('base_link' if ego is None else ego.base_frame)
+        return {'overlay_mount': f'assumed; {note}' if note else 'tf'}
+
+    def _note(self, base_frame: str) -> str:
+        """Say what is assumed of the camera, or ''."""
+        if self._info is None:
+            return NO_CAMERA_INFO
+        frame = self._info.header.frame_id
+        chain = way_up(frame, self._transforms.values(), base_frame)
+        end = chain[-1].header.frame_id if chain else frame
+        if end == base_frame:
+            return ''
+        if self._transform_subscription is None:
+            return 'tf2_msgs is not installed: a camera mounted level is assumed'
+        if not chain:
+            return f'/tf_static does not place {frame}: a camera mounted level is assumed'
+        return f'/tf_static leads to {end}, not to {base_frame}: the two are assumed to be one'
 
     def _listen_to_transforms(self) -> Subscription | None:
         try:
@@ -145,13 +167,11 @@ class CameraOverlay:
 
     def _new_painter(self, shape: tuple[int, int], ego: EgoState) -> OverlayPainter:
         height, width = shape
-        info = self._info
-        if info is None:
-            camera, note = None, NO_CAMERA_INFO
-        else:
-            camera, note = pinhole_of(info, self._transforms.values(), ego.base_frame), ''
+        info, camera = self._info, None
+        if info is not None:
+            camera = pinhole_of(info, self._transforms.values(), ego.base_frame)
         camera = video_camera(camera, width, height)
-        self._painter = OverlayPainter(camera, note, self._footprint)
+        self._painter = OverlayPainter(camera, self._note(ego.base_frame), self._footprint)
         return self._painter
 
 

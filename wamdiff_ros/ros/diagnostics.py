@@ -1,11 +1,12 @@
 """How the planner is, in words and numbers, as one `DiagnosticArray`.
 
 Pure but for the message types: the node collects a `Health` once a second, also while it loads,
-and this file judges it. The reason for anything but OK is always the message's first words.
+and this file judges it by what has happened since the last one. The reason for anything but OK is
+always the message's first words.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,10 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from ..types import PlanStatus
+from .tick_tally import TickTally
+
+OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
+HELD_SHARE = 0.1  # of the ticks; so few may be held without a warning
 
 
 @dataclass(frozen=True)
@@ -23,37 +28,66 @@ class Health:
     error: str = ''  # why the last transition failed, in its own words
     progress: str = ''  # what loading is doing
     enabled: bool = True
-    status: PlanStatus | None = None  # of the newest tick
-    reason: str = ''  # of the newest tick
     stalled: str = ''  # why there are no ticks
     lost: bool = False  # there was a plan, and for longer than a plan lives there has been none
-    input_errors: tuple[str, ...] = ()  # e.g. incompatible QoS, unknown encodings
+    tally: TickTally = field(default_factory=TickTally)  # since the last message
+    latency_p95_s: float = 0.0  # of the newest inferences
+    deadline_s: float = 0.0
+    obstacles: tuple[str, ...] = ()  # inputs that are wrong as long as they are, e.g. by their QoS
+    dropped: tuple[str, ...] = ()  # why messages were dropped since the last message
     values: Mapping[str, str] = field(default_factory=dict)
 
 
 def verdict(health: Health) -> tuple[bytes, str]:
-    """Return the diagnostic level and its message."""
+    """Return the diagnostic level and its message, the worst first."""
     if health.error:
-        return DiagnosticStatus.ERROR, health.error
+        return ERROR, health.error
     if health.lifecycle == 'configuring':
-        return DiagnosticStatus.WARN, f'loading the model: {health.progress}'
+        return WARN, f'loading the model: {health.progress}'
     if health.lifecycle != 'active':
-        return DiagnosticStatus.OK, health.lifecycle
-    if health.input_errors:
-        return DiagnosticStatus.ERROR, '; '.join(health.input_errors)
+        return OK, health.lifecycle
+    findings = [
+        *((ERROR, text) for text in health.obstacles),
+        *_about_plans(health),
+        *((WARN, text) for text in health.dropped),
+    ]
+    if not findings:
+        return OK, 'planning'
+    findings.sort(key=lambda finding: finding[0], reverse=True)
+    return findings[0][0], '; '.join(text for _, text in findings)
+
+
+def _about_plans(health: Health) -> Iterator[tuple[bytes, str]]:
+    tally = health.tally
     if not health.enabled:
-        return DiagnosticStatus.WARN, 'planning is disabled, ~/enable resumes it'
-    if health.stalled:
-        return DiagnosticStatus.WARN, health.stalled
-    if health.status is PlanStatus.FALLBACK_STOP:
-        return DiagnosticStatus.ERROR, f'FALLBACK_STOP: {health.reason}'
-    if health.status is PlanStatus.WAITING and health.lost:
-        return DiagnosticStatus.ERROR, f'LOST: {health.reason}'
-    if health.status in (None, PlanStatus.WAITING):
-        return DiagnosticStatus.WARN, f'WAITING: {health.reason or "no tick yet"}'
-    if health.status is PlanStatus.HELD:
-        return DiagnosticStatus.WARN, f'HELD: {health.reason}'
-    return DiagnosticStatus.OK, 'planning'
+        yield WARN, 'planning is disabled, ~/enable resumes it'
+    elif health.stalled:
+        yield WARN, health.stalled
+    elif not tally.total:
+        yield WARN, 'WAITING: no tick yet'
+    elif tally.statuses[PlanStatus.FALLBACK_STOP]:
+        yield ERROR, _ticks(tally, PlanStatus.FALLBACK_STOP)
+    elif tally.statuses[PlanStatus.WAITING] and health.lost:
+        yield ERROR, f'LOST: {tally.reasons[PlanStatus.WAITING]}'
+    elif tally.statuses[PlanStatus.WAITING]:
+        yield WARN, _ticks(tally, PlanStatus.WAITING)
+    elif tally.statuses[PlanStatus.HELD] > HELD_SHARE * tally.total:
+        yield WARN, _ticks(tally, PlanStatus.HELD)
+    if tally.late and health.latency_p95_s > health.deadline_s:  # one alone may be an accident
+        yield (
+            WARN,
+            f'latency p95 {health.latency_p95_s * 1e3:.0f} ms is above deadline_s, '
+            f'{health.deadline_s * 1e3:.0f} ms',
+        )
+    if tally.slept > HELD_SHARE * (tally.total + tally.slept):
+        yield WARN, f'{tally.slept} grid instants passed without a tick; is the machine busy?'
+
+
+def _ticks(tally: TickTally, status: PlanStatus) -> str:
+    """Return 'HELD in 3 of 10 ticks: reason', or 'HELD: reason' of all."""
+    count = tally.statuses[status]
+    share = '' if count == tally.total else f' in {count} of {tally.total} ticks'
+    return f'{status.name}{share}: {tally.reasons[status]}'
 
 
 def diagnostic_array(stamp: Time, node_name: str, health: Health) -> DiagnosticArray:
@@ -98,6 +132,10 @@ class Latencies:
     def add(self, duration_ns: int) -> None:
         """Remember one duration."""
         self._durations_ns.append(duration_ns)
+
+    def p95_s(self) -> float:
+        """Return the 95th percentile, 0 before the first."""
+        return float(np.percentile(list(self._durations_ns) or [0], 95)) / 1e9
 
     def describe(self) -> str:
         """Return 'p50 12.3 ms, p95 15.0 ms', or 'none yet'."""

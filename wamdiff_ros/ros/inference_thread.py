@@ -2,7 +2,7 @@
 
 Free of ROS. Requests come through a mailbox with one slot; outcomes go to the request's own
 callables, called in this thread. Knows nothing of deadlines: what is too late is for the
-publication to judge.
+publication to judge, and what will never come for the watchdog.
 """
 
 import threading
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from ..runtime.device_error import device_is_lost
 from ..runtime.stream import PlanningStream, Session
 from ..types import Observation, PlanningResult, SceneDescription, StageTimings
 
@@ -56,12 +57,24 @@ class DescriptionOutcome:
     traceback: str = ''
 
 
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the thread is at, for people; another one with every sign of life."""
+
+    doing: str
+    is_first: bool = False  # it captures or compiles, which takes its time once
+
+
 class InferenceThread:
     """Starts loading at once; `loaded` resolves to the session's (backend, model name)."""
 
     def __init__(self, load: Loader, max_gap_ns: int) -> None:
         self.loaded: Future[tuple[str, str]] = Future()
         self.progress = 'starting'  # what loading is doing, for people
+        self.work: Work | None = None  # None while there is nothing to do
+        self.failures = 0  # ticks in a row that ended with an exception
+        self.last_error = ''  # of the newest exception, in one line
+        self.lost = False  # after it, only a new process can compute again
         self._load = load
         self._max_gap_ns = max_gap_ns
         self._changed = threading.Condition()
@@ -89,6 +102,10 @@ class InferenceThread:
             self._reset_due = True
             self._changed.notify()
 
+    def is_alive(self) -> bool:
+        """Whether there is still somebody to take requests."""
+        return self._thread.is_alive()
+
     def close(self, timeout_s: float) -> bool:
         """Cancel a load, or end after the inference in progress; False if still running then."""
         with self._changed:
@@ -112,6 +129,8 @@ class InferenceThread:
 
     def _note_progress(self, text: str) -> None:
         self.progress = text
+        if self.work is not None:  # a shape that loading did not know of
+            self.work = Work(text, is_first=True)
 
     def _next(self) -> TickRequest | None:
         with self._changed:
@@ -124,6 +143,7 @@ class InferenceThread:
     def _infer(self, session: Session, stream: PlanningStream, request: TickRequest) -> None:
         start_ns = time.monotonic_ns()
         observation, cleared = None, ''
+        self.work = Work('planning')
         try:
             if self._reset_due:
                 self._reset_due = False
@@ -131,12 +151,15 @@ class InferenceThread:
             outcome = stream.plan(request.observe, request.grid_ns, request.plan_until_s)
             observation, cleared = outcome.observation, outcome.cleared
             result, reason, trace = outcome.result, outcome.reason, ''
+            if result is not None:
+                self.failures = 0
         except Exception as error:  # a failed tick, said aloud; the thread goes on
             result, reason = None, f'inference failed: {type(error).__name__}: {error}'
             trace = traceback.format_exc()
-            self._reset_due = True  # the cache may hold half a forward
+            self.failures += 1
+            self._note_error(error)
         finally:
-            self._planning = None
+            self._planning = self.work = None
         elapsed_ns = time.monotonic_ns() - start_ns
         request.deliver(TickOutcome(request, result, reason, elapsed_ns, trace, cleared))
         if observation is not None and request.describe:
@@ -151,11 +174,12 @@ class InferenceThread:
             reason = 'no time was left for a description'
             request.deliver(DescriptionOutcome(request, None, StageTimings(), reason))
             return
+        self.work = Work('describing')
         try:
             description, timings = session.describe(observation, stop)
             outcome = DescriptionOutcome(request, description, timings)
         except Exception as error:  # a description less, said aloud; the thread goes on
-            self._reset_due = True
+            self._note_error(error)
             outcome = DescriptionOutcome(
                 request,
                 None,
@@ -163,4 +187,11 @@ class InferenceThread:
                 f'description failed: {type(error).__name__}: {error}',
                 traceback.format_exc(),
             )
+        finally:
+            self.work = None
         request.deliver(outcome)
+
+    def _note_error(self, error: Exception) -> None:
+        self._reset_due = True  # the cache may hold half a forward
+        self.last_error = f'{type(error).__name__}: {error}'.partition('\n')[0]
+        self.lost = self.lost or device_is_lost(error)

@@ -4,6 +4,7 @@ configure loads the model in the inference thread, activate starts sensors and t
 deactivate stops them, cleanup frees the model. The executor's thread never waits for the model.
 """
 
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,12 +22,14 @@ from ..parameters import Parameters
 from .camera_overlay import CameraOverlay
 from .diagnostics import Health, diagnostic_array
 from .inference_thread import InferenceThread, Session
+from .last_resort import LastResort
 from .outputs import Outputs
 from .parameter_server import ParameterServer
 from .planning_loop import PlanningLoop
 from .process_figures import process_figures
 from .sensors import Sensors
 from .transitions import Transitions
+from .watchdog import Watchdog
 
 # (parameters, progress=…, cancelled=…) -> session; PlanningSession.load is one.
 SessionLoader = Callable[..., Session]
@@ -38,6 +41,9 @@ WATCH_PERIOD_S = 0.25  # clock steps are noticed within this time
 WATCHES_PER_SECOND = 4
 INFERENCE_TIMEOUT_S = 60.0  # longest wait for an inference in progress, at cleanup
 EXIT_TIMEOUT_S = 3.0
+# How long the fallback is published when inference is dead: so long, or so many periods.
+FAREWELL_S, FAREWELL_PERIODS = 1.0, 2
+LAST_RESORT_S = 5.0  # on top of inference_timeout_s, for a process in which nothing runs any more
 
 
 class PlannerNode(LifecycleNode):
@@ -52,6 +58,10 @@ class PlannerNode(LifecycleNode):
         self._sensors: Sensors | None = None
         self._overlay: CameraOverlay | None = None
         self._loop: PlanningLoop | None = None
+        self._watchdog: Watchdog | None = None
+        self._last_resort = LastResort()
+        self.given_up = ''  # why this process is to end
+        self._over_s = 0.0  # steady time of that
         self._enabled = True
         self._error = ''  # why the last transition failed
         self._watches = 0
@@ -148,7 +158,12 @@ class PlannerNode(LifecycleNode):
         if self._configuration.overlay_rate_hz > 0:
             self._overlay = CameraOverlay(self, self._configuration, synchronizer, self._outputs)
 
+        self._watchdog = Watchdog(self._inference, self._configuration)
+
     def _stop_planning(self) -> None:
+        self._watchdog = None
+        if not self.given_up:
+            self._last_resort.call_off()
         if self._overlay is not None:
             self._overlay.destroy()
             self._overlay = None
@@ -203,22 +218,47 @@ class PlannerNode(LifecycleNode):
             self.executor.create_task(self._transitions.configure_and_activate)
         if self._loop is not None:
             self._loop.watch_clock()
+        if self._watchdog is not None:
+            self._watch_inference()
         self._watches += 1
         if self._watches % WATCHES_PER_SECOND == 0:
             if self._sensors is not None:
                 self._sensors.poll()
             if self._overlay is not None:
                 self._overlay.poll()
-            stamp = self.get_clock().now().to_msg()
-            self._diagnostics.publish(
-                diagnostic_array(stamp, self.get_fully_qualified_name(), self._health())
-            )
+            self._diagnose()
+
+    def _watch_inference(self) -> None:
+        """Give up once inference is dead; the process ends after a farewell."""
+        if timeout_s := self._configuration.inference_timeout_s:
+            self._last_resort.postpone(timeout_s + LAST_RESORT_S)
+        if self.given_up:
+            return
+        now_s = time.monotonic()
+        self.given_up = self._watchdog.check(now_s)
+        if self.given_up:
+            periods_s = FAREWELL_PERIODS * self._configuration.period_ns * 1e-9
+            self._over_s = now_s + max(FAREWELL_S, periods_s)
+            self.get_logger().fatal(f'{self.given_up}; the process ends, to be started anew')
+            self._loop.give_up(self.given_up)
+            self._diagnose()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process is to end now, for inference is dead and all has been said."""
+        return bool(self.given_up) and time.monotonic() >= self._over_s
+
+    def _diagnose(self) -> None:
+        stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(
+            diagnostic_array(stamp, self.get_fully_qualified_name(), self._health())
+        )
 
     def _health(self) -> Health:
         state, inference = self._transitions.state, self._inference
         health = Health(
             lifecycle=state,
-            error=self._error,
+            error=self.given_up or self._error,
             progress='' if inference is None else inference.progress,
             enabled=self._enabled,
             values=process_figures(),
@@ -226,19 +266,24 @@ class PlannerNode(LifecycleNode):
         loop, sensors = self._loop, self._sensors
         if loop is None or sensors is None:
             return health
+        tally = loop.take_tally()
         return replace(
             health,
-            status=loop.status,
-            reason=loop.reason,
             stalled=loop.stalled(),
             lost=loop.lost(),
-            input_errors=sensors.current_complaints(),
+            tally=tally,
+            latency_p95_s=loop.latencies.p95_s(),
+            deadline_s=self._configuration.deadline_s,
+            obstacles=sensors.obstacles(),
+            dropped=sensors.take_dropped(),
             values={
+                'newest_ticks': tally.describe(),
                 'backend': self._outputs.backend,
                 'model': self._outputs.model,
                 **self._outputs.describe(),
                 **loop.describe(),
                 **sensors.describe(),
+                **(self._overlay.describe() if self._overlay else {}),
                 **health.values,
             },
         )
@@ -248,7 +293,12 @@ class PlannerNode(LifecycleNode):
     def close(self) -> bool:
         """Stop all threads; False if one is still running, stuck where it cannot be cancelled."""
         self._stop_planning()
-        inference = self._inference
-        if inference is not None and not inference.close(EXIT_TIMEOUT_S):
+        inference, timeout_s = self._inference, 0.0 if self.given_up else EXIT_TIMEOUT_S
+        if inference is not None and not inference.close(timeout_s):
             return False
-        return self._transitions.join(EXIT_TIMEOUT_S)
+        return self._transitions.join(timeout_s)
+
+    def destroy_node(self) -> None:
+        """Leave DDS; rclpy's state machine would hold the node until the interpreter ends."""
+        super().destroy_node()
+        self._state_machine.destroy_when_not_in_use()

@@ -1,5 +1,8 @@
 """The planner's process: starts the node, and ends with exit code 0 on SIGINT and SIGTERM.
 
+Or with 3 when inference is dead: a context of CUDA cannot be mended, nor a thread of Python be
+ended from outside, so that a new process is the remedy; to start it is the supervisor's business.
+
 The node itself is in lifecycle_node.py; it is imported late, because a signal may come while
 Python is still importing.
 """
@@ -7,6 +10,8 @@ Python is still importing.
 import os
 import signal
 import sys
+
+INFERENCE_IS_DEAD = 3  # exit code; 1 and 2 will be the same when it is started anew
 
 
 class MissingPackage(ValueError):
@@ -29,7 +34,7 @@ def load_session(parameters, **callbacks):
 
 
 def main(args: list[str] | None = None, session_loader=load_session) -> int:
-    """Run the node until a signal ends it.
+    """Run the node until a signal ends it, or the death of inference; return the exit code.
 
     `session_loader` is called as PlanningSession.load is: (parameters, progress=, cancelled=).
     """
@@ -75,20 +80,21 @@ def main(args: list[str] | None = None, session_loader=load_session) -> int:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         # A signal ends this between two callbacks; the node's watch timer wakes the executor.
-        while not signalled:
+        while not signalled and not node.is_over:
             executor.spin_once()
     finally:
         rclpy.try_shutdown()
         if node is not None:
             ended = node.close()
-            if ended:
+            if ended or node.given_up:  # subscribers hear of it, shared memory is taken back
                 node.destroy_node()
         _handle_signals(signal.SIG_IGN)  # the interpreter would put back deadly ones as it ends
-    if not ended:
-        # A thread stuck in foreign code would abort the interpreter's own way out.
+    if not ended or node.given_up:
+        # A thread stuck in foreign code would abort the interpreter's own way out, and destructors
+        # that wait for a device that is lost would never come back from it.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(INFERENCE_IS_DEAD if node.given_up else 0)
     return 0
 
 

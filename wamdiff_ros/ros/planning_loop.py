@@ -23,6 +23,7 @@ from .alarm import Alarm
 from .diagnostics import Latencies
 from .inference_thread import DescriptionOutcome, InferenceThread, TickOutcome, TickRequest
 from .outputs import Counters, Outputs, TickReport
+from .tick_tally import TickTally
 
 # Share of the period before the next grid instant at which a description must hand over.
 DESCRIBE_MARGIN = 0.1
@@ -58,9 +59,9 @@ class PlanningLoop:
         self._deadline_ns = round(parameters.deadline_s * 1e9)
         self.counters = Counters()
         self.latencies = Latencies()
-        self.status = PlanStatus.WAITING  # of the newest published tick
-        self.reason = ''
+        self._tally, self._told_tally = TickTally(), TickTally()
         self._stopped = False
+        self._given_up = ''  # why there will be no plan any more
         self._sequence = 0  # number of the newest message
         self._grid_ns = 0  # instant of the newest tick on this grid
         self._clock_runs = False  # False before the first /clock
@@ -107,6 +108,11 @@ class PlanningLoop:
             self._plan_steady_s = None
             self._forget()
 
+    def give_up(self, reason: str) -> None:
+        """Publish the fallback from now on, and ask for no inference any more."""
+        self._given_up = reason
+        self._policy.give_up(reason)
+
     def reset(self, reason: str) -> None:
         """Clear buffers, plan and KV cache; ticks and their publication go on."""
         if self._stopped:
@@ -136,6 +142,12 @@ class PlanningLoop:
         if self._plan_steady_s is None:
             return False
         return time.monotonic() - self._plan_steady_s > self._parameters.max_plan_age_s
+
+    def take_tally(self) -> TickTally:
+        """Return the ticks since the last call, or those of the last call if there was none."""
+        if self._tally.total:
+            self._told_tally, self._tally = self._tally, TickTally()
+        return self._told_tally
 
     def describe(self) -> dict[str, str]:
         """Return counters and latencies for diagnostics."""
@@ -196,11 +208,12 @@ class PlanningLoop:
             return  # the clock went back by less than a period: this instant has had its tick
         if self._grid_ns:
             self.counters.late_instants += passed - 1
+            self._tally.slept += passed - 1
         self._grid_ns = grid_ns
         self._tick_steady_s = time.monotonic()
         self._pending = self._request(grid_ns)
         self._skipped = False
-        if self._enabled:
+        if self._enabled and not self._given_up:
             skipped = self._inference.submit(self._pending)
             self._skipped = skipped is self._pending
             self.counters.skipped_ticks += skipped is not None
@@ -239,8 +252,8 @@ class PlanningLoop:
         request, self._pending = self._pending, None
         deadline_ns = request.grid_ns + self._deadline_ns
         ready_ns = self._take_outcomes(request)
-        if self._enabled and not self._skipped and ready_ns is None:
-            self.counters.missed_deadlines += 1
+        is_late = self._enabled and ready_ns is None
+        self.counters.missed_deadlines += is_late and not self._skipped
         now_ns = self._now_ns()
         # Odometry's clock may be a little ahead of ours: a stop begins at a state that has been.
         ego = self._synchronizer.ego.newest_before(now_ns)
@@ -252,7 +265,7 @@ class PlanningLoop:
         reason = publication.reason
         if publication.status is PlanStatus.WAITING and self._cleared:
             reason = f'{reason} (stream reset: {self._cleared})'
-        self.status, self.reason = publication.status, reason
+        self._tally.add(publication.status, reason, is_late)
         self._sequence += 1
         timings = self._newest_result.timings if self._newest_result else StageTimings()
         report = TickReport(

@@ -32,13 +32,16 @@ from .qos import IMAGE_IN, LATCHED, MOTION_IN
 
 IMAGE_TYPES = {'raw': Image, 'compressed': CompressedImage}
 COMPLAINT_PERIOD_NS = 5_000_000_000
+# No frame of this age is planned from, whatever max_frame_age_s. Younger ones are late rather than
+# wrong, and the synchroniser says how old they are.
+FAR_BEHIND_NS = 10_000_000_000
 
 
 class Sensors:
     """Feeds `synchronizer` from the topics, from construction until `destroy`.
 
     `reset(reason)` is called when the odometry does not go on from where it was. Messages stamped
-    more than `jump_threshold_s` ahead of the node's clock are refused.
+    more than `jump_threshold_s` ahead of the node's clock, or far behind it, are refused.
     """
 
     def __init__(
@@ -54,10 +57,13 @@ class Sensors:
         self._cameras = cameras = parameters.camera_settings
         self._synchronizer = synchronizer
         self._reset = reset
-        self.rates = {name: RateMeter() for name in (*(c.name for c in cameras), 'odometry')}
-        self.complaints: Counter[tuple[str, str]] = Counter()  # by topic and kind
-        self._complaints: dict[tuple[str, str], tuple[int, str]] = {}  # when and what was said
+        names = (*(c.name for c in cameras), 'odometry', 'acceleration')
+        self._rates = {name: RateMeter() for name in names}
+        self._complaints: Counter[tuple[str, str]] = Counter()  # by topic and kind
+        self._dropped: dict[tuple[str, str], str] = {}  # the newest reason of each, not yet told
+        self._said_ns: dict[tuple[str, str], int] = {}  # when each was logged
         self._obstacles: list[str] = []  # in the graph, as of the last poll
+        self._disagreement = ''  # of poses and twists, then
         self._undecodable = {camera.name: 0 for camera in cameras}
         self._subscriptions: dict[str, Subscription] = {}  # by input name
         self._subscribe('odometry', Odometry, 'odometry', self._on_odometry, MOTION_IN)
@@ -95,41 +101,53 @@ class Sensors:
                 self._complain(camera.topic, 'decoding', counters.last_error)
         for subscription in self._subscriptions.values():
             obstacles += self._check_publishers(subscription)
-        if disagreement := self._synchronizer.ego.disagreement():
-            self._complain('odometry', 'disagreement', disagreement)
+        self._disagreement = self._synchronizer.ego.disagreement()
+        if self._disagreement:
+            self._complaints['odometry', 'disagreement'] += 1
+            self._log('odometry', 'disagreement', self._disagreement)
         for text in obstacles:
             if text not in self._obstacles:
                 self._node.get_logger().error(text)
         self._obstacles = obstacles
 
-    def current_complaints(self) -> tuple[str, ...]:
-        """Return what is wrong with the inputs now, one sentence each."""
-        # A lasting trouble is said anew after the period; the second more bridges the two.
-        since_ns = time.monotonic_ns() - COMPLAINT_PERIOD_NS - 1_000_000_000
-        recent = (text for time_ns, text in self._complaints.values() if time_ns >= since_ns)
-        return (*self._obstacles, *recent)
+    def obstacles(self) -> tuple[str, ...]:
+        """Return what is wrong with the inputs until somebody mends it, one sentence each."""
+        wrong = self._disagreement and self._about('odometry', self._disagreement)
+        return (*self._obstacles, *filter(None, [wrong]))
+
+    def take_dropped(self) -> tuple[str, ...]:
+        """Return why messages were dropped since the last call, one sentence a topic and kind."""
+        dropped, self._dropped = self._dropped, {}
+        return tuple(self._about(topic, reason) for (topic, _), reason in dropped.items())
 
     def describe(self) -> dict[str, str]:
         """Return rates, ages and counters for diagnostics."""
         steady_ns, now_ns = time.monotonic_ns(), self._node.get_clock().now().nanoseconds
-        values = {f'{k}.rate_hz': f'{r.rate_hz(steady_ns):.1f}' for k, r in self.rates.items()}
-        newest = {
+        frames = {
             name: buffer.newest_before(now_ns)
             for name, buffer in self._synchronizer.frames.items()
         }
-        newest['odometry'] = self._synchronizer.ego.newest()
-        for name, entry in newest.items():
-            age = '' if entry is None else f'{(now_ns - entry.stamp_ns) / 1e9:.3f}'
+        ego = self._synchronizer.ego
+        newest_ns = {
+            name: None if newest is None else newest.stamp_ns
+            for name, newest in {**frames, 'odometry': ego.newest()}.items()
+        }
+        if self._rates['acceleration'].count:  # one is used
+            newest_ns['acceleration'] = ego.newest_acceleration_ns()
+        values = {}
+        for name, stamp_ns in newest_ns.items():
+            values[f'{name}.rate_hz'] = f'{self._rates[name].rate_hz(steady_ns):.1f}'
+            age = '' if stamp_ns is None else f'{(now_ns - stamp_ns) / 1e9:.3f}'
             values[f'{name}.age_s'] = age
-        first = newest[self._cameras[0].name]
+        first = frames[self._cameras[0].name]
         for camera in self._cameras[1:]:
             near = first and self._synchronizer.frames[camera.name].nearest(first.stamp_ns)
             skew = f'{abs(near.stamp_ns - first.stamp_ns) / 1e9:.3f}' if near else ''
             values[f'{camera.name}.skew_s'] = skew
         counters = self._synchronizer.counters()
         values.update({key: str(value) for key, value in counters.items()})
-        values['complaints'] = str(self.complaints.total())
-        for (topic, kind), count in self.complaints.items():
+        values['complaints'] = str(self._complaints.total())
+        for (topic, kind), count in self._complaints.items():
             values[f'complaints.{topic}.{kind}'] = str(count)
         values['command'] = self._synchronizer.command.value
         return values
@@ -199,7 +217,7 @@ class Sensors:
         self._store(camera, message, messages.encoded_compressed)
 
     def _store(self, camera: Camera, message, encoded_frame) -> None:
-        self.rates[camera.name].add(time.monotonic_ns())
+        self._rates[camera.name].add(time.monotonic_ns())
         try:
             frame = encoded_frame(message, camera)
             self._check_stamp(frame.stamp_ns)
@@ -209,7 +227,7 @@ class Sensors:
         self._synchronizer.frames[camera.name].add(frame)
 
     def _on_odometry(self, message: Odometry) -> None:
-        self.rates['odometry'].add(time.monotonic_ns())
+        self._rates['odometry'].add(time.monotonic_ns())
         try:
             state = messages.ego_state(message)
             self._check_stamp(state.stamp_ns)
@@ -220,6 +238,7 @@ class Sensors:
             self._complain('odometry', 'value', str(error))
 
     def _on_acceleration(self, message: AccelWithCovarianceStamped) -> None:
+        self._rates['acceleration'].add(time.monotonic_ns())
         try:
             sample = messages.acceleration(message)
             self._check_stamp(sample[0])
@@ -235,24 +254,39 @@ class Sensors:
             self._complain('navigation_command', 'value', f'{error}; staying with {now!r}')
 
     def _check_stamp(self, stamp_ns: int) -> None:
-        """Raise ValueError for a stamp so far ahead that it would push the real ones out."""
+        """Raise ValueError for a stamp of another clock than the node's.
+
+        One that is far ahead would push the real ones out of the buffers. One that is far behind
+        would be pushed out by those before it, as if nothing had come.
+        """
         now_ns = self._node.get_clock().now().nanoseconds
-        # Before the first /clock there is nothing to compare with.
-        if now_ns and stamp_ns - now_ns > self._max_ahead_ns:
+        if not now_ns:
+            return  # before the first /clock there is nothing to compare with
+        ahead_s = (stamp_ns - now_ns) / 1e9
+        if stamp_ns - now_ns > self._max_ahead_ns:
             raise ValueError(
-                f'header.stamp is {(stamp_ns - now_ns) / 1e9:.3f} s ahead of the clock; check the '
-                'clocks'
+                f'header.stamp is {ahead_s:.3f} s ahead of the clock; check the clocks'
+            )
+        if now_ns - stamp_ns > FAR_BEHIND_NS:
+            raise ValueError(
+                f'header.stamp is {-ahead_s:.3f} s behind the clock; check the clocks'
             )
 
     def _complain(self, topic: str, kind: str, reason: str) -> None:
-        """Count, show in diagnostics, and log once in five seconds per topic and kind."""
-        self.complaints[topic, kind] += 1
+        """Count a message that is dropped, tell it in diagnostics, and log it now and then."""
+        self._complaints[topic, kind] += 1
+        self._dropped[topic, kind] = reason
+        self._log(topic, kind, reason)
+
+    def _log(self, topic: str, kind: str, reason: str) -> None:
+        """Log once in five seconds per topic and kind."""
         now_ns = time.monotonic_ns()
-        said_ns, _ = self._complaints.get((topic, kind), (-COMPLAINT_PERIOD_NS, ''))
-        if now_ns - said_ns >= COMPLAINT_PERIOD_NS:
-            text = f'{self._node.resolve_topic_name(topic)}: {reason}'
-            self._complaints[topic, kind] = (now_ns, text)
-            self._node.get_logger().error(text)
+        if now_ns - self._said_ns.get((topic, kind), -COMPLAINT_PERIOD_NS) >= COMPLAINT_PERIOD_NS:
+            self._said_ns[topic, kind] = now_ns
+            self._node.get_logger().error(self._about(topic, reason))
+
+    def _about(self, topic: str, reason: str) -> str:
+        return f'{self._node.resolve_topic_name(topic)}: {reason}'
 
 
 def _type_name(message_type: type) -> str:
