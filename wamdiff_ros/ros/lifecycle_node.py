@@ -43,7 +43,9 @@ INFERENCE_TIMEOUT_S = 60.0  # longest wait for an inference in progress, at clea
 EXIT_TIMEOUT_S = 3.0
 # How long the fallback is published when inference is dead: so long, or so many periods.
 FAREWELL_S, FAREWELL_PERIODS = 1.0, 2
-LAST_RESORT_S = 5.0  # on top of inference_timeout_s, for a process in which nothing runs any more
+# On top of inference_timeout_s, for a process in which nothing runs any more; one that the machine
+# starves or that is stopped for a while does not run either.
+LAST_RESORT_S = 20.0
 
 
 class PlannerNode(LifecycleNode):
