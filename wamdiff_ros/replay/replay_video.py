@@ -29,7 +29,7 @@ from .ground_truth import GroundTruth
 from .replay_run import VIDEO, read_ticks
 from .replay_settings import ReplaySettings
 
-REASON_LETTERS = 96  # in the picture, up to the view from above
+REASON_LETTERS = 90  # in the picture, up to the view from above
 
 
 def write_video(settings: ReplaySettings, bag: Path, folder: Path) -> None:
