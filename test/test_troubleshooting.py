@@ -13,7 +13,7 @@ QUOTED = re.findall(r'^### `(.+)`$', DOCUMENT, re.MULTILINE)
 ROBUSTNESS = (ROOT / 'docs' / 'robustness.md').read_text('utf8')
 # fault | published | reason | recovery [s]
 FAULTS = re.findall(r'^\| (.+) \| (.+) \| (.*) \| ([\d.]+) \|$', ROBUSTNESS, re.MULTILINE)
-REASONS = sorted({reason.strip() for _, _, reason, _ in FAULTS} - {''})
+REASONS = sorted({r.strip() for _, _, r, _ in FAULTS if r.strip() and not r.startswith('none:')})
 # The ego buffer says the same of both.
 FILLED_IN = ('odometry', 'acceleration')
 
@@ -65,6 +65,7 @@ def test_a_reason_without_an_entry_would_be_found():
 
 def without_an_entry(reason):
     """Return what no entry quotes of a reason, which the table may have cut off."""
+    reason = re.sub(r'^/[\w/]+: ', '', reason)  # the log's topic
     for quoted in QUOTED:
         pieces = [re.escape(piece) for piece in quoted.split('…')]
         # What ends with `…` goes on to the end of the reason.
