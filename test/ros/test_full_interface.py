@@ -71,13 +71,19 @@ def test_the_overlay_shows_the_plan_in_a_frame_of_the_camera(bench, planner):
     assert (spread_of(message)[200:384, :60] < 8).mean() > 0.9
 
 
-def test_the_overlay_says_that_a_camera_is_assumed_until_its_info_is_there(bench, planner):
+def test_the_overlay_and_diagnostics_say_what_is_assumed_of_the_camera(bench, planner):
     def note(message):
         """How much of the place of the note has its brown."""
         rgb = pixels_of(message)
         return (np.abs(rgb[29:46, 8:200].astype(int) - (120, 72, 12)).max(axis=2) < 10).mean()
 
+    def told(words):
+        return bench.next_diagnosis(
+            lambda d: words in bench.diagnostic_values(d).get('overlay_mount', ''), words
+        )
+
     assert note(next_overlay(bench)) > 0.3
+    told('assumed; no CameraInfo')
     info = bench.node.create_publisher(CameraInfo, 'camera/front/camera_info', 5)
     message = CameraInfo(width=WIDTH, height=HEIGHT)
     message.header.frame_id = 'camera_front_optical'
@@ -86,10 +92,11 @@ def test_the_overlay_says_that_a_camera_is_assumed_until_its_info_is_there(bench
     def with_info():
         info.publish(message)
         newest = bench.heard['overlay'][-1]
-        return newest if note(newest) < 0.1 else None
+        return newest if newest.header.frame_id == 'camera_front_optical' else None
 
     described = bench.wait(with_info, 'an overlay with the camera described')
-    assert described.header.frame_id == 'camera_front_optical'
+    assert note(described) > 0.3  # for nobody says where it sits
+    told('assumed; /tf_static does' if is_there('tf2_msgs') else 'assumed; tf2_msgs is not')
 
 
 def test_the_overlay_ends_with_the_planning_and_starts_again(bench, planner):
