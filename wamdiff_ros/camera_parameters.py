@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .observation.image_decoding import ENCODINGS
 from .parameter_values import ParameterError
 
 TRANSPORTS = ('auto', 'raw', 'compressed')
@@ -65,10 +64,14 @@ def camera_settings(cameras, values) -> tuple[Camera, ...]:
             raise ParameterError(
                 f'{prefix}transport: {merged["transport"]!r} is not one of {", ".join(TRANSPORTS)}'
             )
-        if merged['encoding'] not in ('', *ENCODINGS):
-            raise ParameterError(
-                f'{prefix}encoding: {merged["encoding"]!r} is not one of {", ".join(ENCODINGS)}'
-            )
+        if merged['encoding']:
+            from .observation.image_decoding import ENCODINGS  # OpenCV, for --help too heavy
+
+            if merged['encoding'] not in ENCODINGS:
+                raise ParameterError(
+                    f'{prefix}encoding: {merged["encoding"]!r} is not one of '
+                    f'{", ".join(ENCODINGS)}'
+                )
         if not abs(merged['stamp_offset_s']) <= 1.0:
             raise ParameterError(
                 f'{prefix}stamp_offset_s: {merged["stamp_offset_s"]} is outside -1 … 1'
