@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from recording import sensor_bag
 pytest.importorskip('rclpy', reason='needs ROS 2: plays over real DDS into the node')
 pytest.importorskip('av', reason='needs PyAV to write the video')
 
-from wamdiff_ros import cli
+from wamdiff_ros import cli, demo
 from wamdiff_ros.recordings.bag import bag_topics, read_messages
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow]
@@ -197,3 +198,11 @@ def test_every_run_gets_a_folder_of_its_own(tmp_path):
     (tmp_path / 'out' / 'run_001' / 'notes.txt').write_text('mine')
     assert _new_folder(tmp_path / 'out').name == 'run_002'
     assert (tmp_path / 'out' / 'run_001' / 'notes.txt').read_text() == 'mine'
+
+
+def test_an_interrupt_that_foreign_code_swallows_still_ends_the_demo(monkeypatch):
+    monkeypatch.setattr(demo, '_interrupts', [])
+    with contextlib.suppress(KeyboardInterrupt):
+        demo._interrupt(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        demo._end_if_asked()

@@ -84,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     from .recordings.sources import SourceError
 
     # A service manager's SIGTERM must clean up as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _interrupts.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     folder = None
     try:
         parameters = _parameters(arguments)
@@ -97,6 +99,20 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f'\ninterrupted; what there is lies in {folder or arguments.out}', file=sys.stderr)
         return 130
+
+
+_interrupts: list[int] = []  # signals that asked for the end
+
+
+def _interrupt(number: int, frame) -> None:
+    # Where foreign code is on the stack, or a destructor, the exception is lost; the note is not.
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def _end_if_asked() -> None:
+    if _interrupts:
+        raise KeyboardInterrupt
 
 
 def _run(arguments, parameters: dict[str, Any], source: DemoSource, folder: Path) -> int:
@@ -151,6 +167,7 @@ def _wait_until_active(recorder, planner: ChildProcess) -> None:
     with tqdm(desc='starting the planner', bar_format='{desc} {elapsed}', disable=None) as bar:
         while not counts[STATUS_TOPIC]:
             recorder.spin_for(0.1)
+            _end_if_asked()
             bar.update(0)
             if planner.exit_code is not None:
                 raise DemoError(
@@ -174,6 +191,7 @@ def _follow(recorder, planner: ChildProcess, sender: ChildProcess, source: DemoS
     with tqdm(total=source.frames, desc=source.doing, unit='frame', disable=None) as bar:
         while sender.exit_code is None:
             recorder.spin_for(0.1)
+            _end_if_asked()
             bar.update(counts[source.image_topic] - bar.n)
             bar.set_postfix_str(f'{counts[TRAJECTORY_TOPIC]} trajectories', refresh=False)
             if planner.exit_code is not None:
