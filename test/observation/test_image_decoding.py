@@ -1,4 +1,5 @@
 import contextlib
+import resource
 import struct
 import zlib
 
@@ -214,6 +215,15 @@ def test_bytes_decide_the_codec(format_text, noise):
 def test_grey_files_give_three_channels(noise):
     data = cv2.imencode('.png', noise[..., 0])[1]
     assert np.array_equal(decode_compressed(data), noise[..., [0, 0, 0]])
+
+
+def test_a_png_whose_last_chunk_claims_gigabytes_takes_no_memory(noise):
+    header = png(noise)[:33]  # the signature and IHDR
+    end = (0xF600_0923).to_bytes(4, 'big') + b'IEND' + bytes(7)
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ImageError, match='corrupt; check the link'):
+        decode_compressed(header + end)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 * 1024
 
 
 def test_sixteen_bit_png_keeps_the_upper_eight(noise):

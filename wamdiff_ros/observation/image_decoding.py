@@ -181,7 +181,9 @@ def _png_size(data: bytes) -> tuple[int, int]:
                 f'PNG of {len(data)} bytes is truncated or corrupt; check the link to the camera'
             )
         at += 12 + int.from_bytes(data[at : at + 4], 'big')
-    if data[12:16] != b'IHDR' or len(data) < at + 12:
+    # OpenCV takes as much memory as a chunk claims to be long, also its last one.
+    lengths = data[8:12] + data[at : at + 4]
+    if data[12:16] != b'IHDR' or lengths != struct.pack('>II', 13, 0) or len(data) < at + 12:
         raise ImageError(f'PNG of {len(data)} bytes is corrupt; check the link to the camera')
     width, height = struct.unpack('>II', data[16:24])
     return height, width
