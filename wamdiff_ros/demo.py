@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     from .recordings.bag import BagError
     from .recordings.sources import SourceError
 
-    # A service manager's SIGTERM must clean up as Ctrl-C does.
     _interrupts.clear()
+    # A service manager's SIGTERM must clean up as Ctrl-C does.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     folder = None

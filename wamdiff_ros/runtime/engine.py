@@ -184,26 +184,23 @@ class Engine:
                 self.network, self._text, self._cache, self._runner
             )
         keys = _token_keys(prompts[0], images[0])
-        ends = [longest]
-        reused = 0
-        if n == 1 and self.options.prefix_reuse and not all_logits:
-            ends = segment_ends(prompts[0], block)
-            if not fresh:
-                # The last segment is always computed: decoding may need its last hidden state.
-                shared = _common_prefix(self._cached_tokens, keys)
-                reused = max((end for end in ends[:-1] if end <= shared), default=0)
+        reusing = n == 1 and self.options.prefix_reuse and not all_logits
+        shared = 0
+        if reusing and not fresh:
+            shared = _common_prefix(self._cached_tokens, keys)
         # An exception below must not leave a false record.
-        cached, self._cached_tokens = self._cached_tokens, []
+        self._cached_tokens = []
+        ends, computed = [longest], 0
         if self._window is not None:
-            ends = [longest]
-            shared = 0 if fresh else _common_prefix(cached, keys)
-            if not self.options.prefix_reuse:
+            if not reusing:
                 self._window.reset()
-                shared = 0
             reused, start, computed = self._fill_window(prompts, images, keys, shared)
         else:
+            if reusing:
+                ends = segment_ends(prompts[0], block)
+            # The last segment is always computed: decoding may need its last hidden state.
+            reused = start = max((end for end in ends[:-1] if end <= shared), default=0)
             self._cache.rollback(reused)
-            start, computed = reused, 0
         ends = [end for end in ends if end > start]
         self.prefill_forwards = computed + len(ends)
         for end in ends:

@@ -54,6 +54,8 @@ from .tensorrt_vision import insist_on_tensorrt
 from .vision_engine import load_vision_engine
 
 BUNDLED_MODEL = ('models', 'nano')
+# One of the questions of planning/prompts.py, which is told how many images are shown.
+Ask = Callable[[PromptTemplates, Observation, int], Sequence[Part]]
 REMEMBERED_ANSWERS = 16  # the longest of them is how long the next one is expected to be
 
 
@@ -290,7 +292,7 @@ class PlanningSession:
 
     def _answer(
         self,
-        ask: Callable[[PromptTemplates, Observation, int], Sequence[Part]],
+        ask: Ask,
         observation: Observation,
         max_new_tokens: int,
         clock: StageClock,
@@ -344,7 +346,7 @@ class PlanningSession:
 
     def _prefill(
         self,
-        ask: Callable[[PromptTemplates, Observation, int], Sequence[Part]],
+        ask: Ask,
         observation: Observation,
         max_new_tokens: int,
         clock: StageClock,

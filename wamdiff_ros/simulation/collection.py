@@ -74,7 +74,8 @@ def collect(
             if to_record == 0:
                 plan = expert.plan(world)
                 wanted = random.random() < _share(world, plan, settings)
-            if wanted or (model and to_record == 0) or 1 < settings.frames > to_record:
+            is_earlier_frame = settings.frames > 1 and to_record < settings.frames
+            if wanted or (model and to_record == 0) or is_earlier_frame:
                 view = _leaning(world, random)
                 seen.append({name: renderer.render(view, name) for name in cameras})
                 if wanted and len(seen) == settings.frames:
