@@ -5,9 +5,11 @@ import os
 import numpy as np
 from recording import START_NS, header, image, message, odometry, write
 
+from wamdiff_ros.cli import main
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.planning.trajectory import trajectory_from_waypoints
 from wamdiff_ros.recordings.topics import TopicChoice
+from wamdiff_ros.replay import replay
 from wamdiff_ros.replay.replay_settings import ReplaySettings
 from wamdiff_ros.types import (
     InferenceCounts,
@@ -67,6 +69,23 @@ class FakeSession:
 
     def reset(self):
         self._since_reset = 0
+
+
+def replace_checkpoint(monkeypatch, **fake):
+    """Let `wamdiff replay` load a FakeSession with `fake`; return those that were loaded."""
+    sessions = []
+
+    def load(parameters):
+        sessions.append(FakeSession(parameters, **fake))
+        return sessions[-1]
+
+    monkeypatch.setattr(replay, 'load_session', load)
+    return sessions
+
+
+def run(*arguments):
+    """Run `wamdiff replay` and return its exit code."""
+    return main(['replay', *map(str, arguments)])
 
 
 def load_fake(parameters):

@@ -6,12 +6,11 @@ import shutil
 import bag_forms
 import pytest
 from recording import write
-from replaying import CAMERA, FakeSession, drive, drive_bag
+from replaying import CAMERA, drive, drive_bag, replace_checkpoint, run
 
-from wamdiff_ros.cli import main
 from wamdiff_ros.recordings.bag import bag_topics, read_messages
 from wamdiff_ros.recordings.timeline import read_timeline
-from wamdiff_ros.replay import fleet, replay
+from wamdiff_ros.replay import fleet
 from wamdiff_ros.replay.replay_run import read_bag, read_run
 
 NOT_REPEATED = ('machine.json', 'timings.jsonl')
@@ -20,18 +19,7 @@ NOT_REPEATED = ('machine.json', 'timings.jsonl')
 @pytest.fixture
 def loaded(monkeypatch):
     """Replace the checkpoint; return the sessions that were loaded."""
-    sessions = []
-
-    def load(parameters):
-        sessions.append(FakeSession(parameters))
-        return sessions[-1]
-
-    monkeypatch.setattr(replay, 'load_session', load)
-    return sessions
-
-
-def run(*arguments):
-    return main(['replay', *map(str, arguments)])
+    return replace_checkpoint(monkeypatch)
 
 
 def contents(folder):

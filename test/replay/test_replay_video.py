@@ -7,16 +7,14 @@ import bag_forms
 import numpy as np
 import pytest
 from recording import HEIGHT, WIDTH, message
-from replaying import CAMERA, ODOMETRY, FakeSession, drive, drive_bag
+from replaying import CAMERA, ODOMETRY, drive, drive_bag, replace_checkpoint, run
 
 pytest.importorskip('av', reason='needs PyAV to write videos')
 from films import at, coloured, frames_of
 
-from wamdiff_ros.cli import main
 from wamdiff_ros.pictures.overlay_painter import FAULT_RGB, PANEL_HEIGHT, VIDEO_WIDTH
 from wamdiff_ros.pinhole import Pinhole
 from wamdiff_ros.recordings.bag import read_messages
-from wamdiff_ros.replay import replay
 
 LEVEL = Pinhole.level(WIDTH, HEIGHT)
 REFUSED = 4  # the plan of this tick
@@ -25,18 +23,7 @@ REFUSED = 4  # the plan of this tick
 @pytest.fixture
 def loaded(monkeypatch):
     """Replace the checkpoint; return the sessions that were loaded."""
-    sessions = []
-
-    def load(parameters):
-        sessions.append(FakeSession(parameters, refuse=(REFUSED,)))
-        return sessions[-1]
-
-    monkeypatch.setattr(replay, 'load_session', load)
-    return sessions
-
-
-def run(*arguments):
-    return main(['replay', *map(str, arguments)])
+    return replace_checkpoint(monkeypatch, refuse=(REFUSED,))
 
 
 def film(folder):
