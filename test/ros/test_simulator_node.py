@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,19 +62,24 @@ def start_simulator(**parameters):
 def drive(tmp_path_factory):
     """Two seconds of a route with the expert's plans through the planner node, recorded."""
     folder = tmp_path_factory.mktemp('drive')
-    planner = start(
-        'test/expert_planner.py', parameters={'autostart': 'true', 'use_sim_time': 'true'}
-    )
-    try:
-        with RecorderNode(folder / 'bag', TOPICS) as recorder:
-            simulator = start_simulator(
-                seed=SEED, seconds=2.0, out=folder, publish_clock='true', rate=0.5
-            )
+    with RecorderNode(folder / 'bag', TOPICS) as recorder:
+        simulator = start_simulator(
+            seed=SEED, seconds=2.0, out=folder, publish_clock='true', rate=0.5
+        )
+        # It waits for a planner, and a planner only comes when the recorder has found its topics.
+        deadline = time.monotonic() + TIMEOUT_S
+        while recorder.without_publisher() - {'/planner/trajectory'} and simulator.poll() is None:
+            assert time.monotonic() < deadline, recorder.without_publisher()
+            recorder.spin_for(0.05)
+        planner = start(
+            'test/expert_planner.py', parameters={'autostart': 'true', 'use_sim_time': 'true'}
+        )
+        try:
             while simulator.poll() is None:
                 recorder.spin_for(0.05)
-    finally:
-        planner.send_signal(signal.SIGINT)
-        planner_output, _ = planner.communicate(timeout=TIMEOUT_S)
+        finally:
+            planner.send_signal(signal.SIGINT)
+            planner_output, _ = planner.communicate(timeout=TIMEOUT_S)
     output, _ = simulator.communicate()
     assert simulator.returncode == 0, output + planner_output
     assert planner.returncode == 0, planner_output
@@ -107,6 +113,8 @@ def test_every_picture_has_odometry_and_truth_of_the_same_instant(drive):
     pictures = messages(drive, '/camera/front/image')
     odometry = {stamp_ns(message): message for message in messages(drive, '/odometry')}
     told = {truth['stamp_ns']: truth for truth in truths(drive)}
+    stamps = [stamp_ns(picture) for picture in pictures]
+    assert stamps == sorted(told)[-len(stamps) :], 'a picture is missing'
     assert len(pictures) >= 20
     for picture in pictures:
         assert (picture.width, picture.height, picture.encoding) == (512, 256, 'rgb8')

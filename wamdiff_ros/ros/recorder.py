@@ -105,6 +105,7 @@ class RecorderNode:
     """
 
     def __init__(self, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]) -> None:
+        self._topics = set(topics)
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self._node = rclpy.create_node('recorder', context=self._context)
@@ -115,6 +116,10 @@ class RecorderNode:
         except BaseException:
             self._shut_down()
             raise
+
+    def without_publisher(self) -> set[str]:
+        """Return the topics whose publisher has not been found yet."""
+        return {topic for topic in self._topics if not self._node.count_publishers(topic)}
 
     def spin_for(self, duration_s: float) -> None:
         """Record for this long."""
