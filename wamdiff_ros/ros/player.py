@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from wamdiff_ros.msg import NavigationCommand
 
+from ..option_values import positive
 from ..recordings.bag import BagError
 from ..recordings.sources import SourceError, read_ego, straight_ego
 from .conversion import time_message
@@ -244,18 +245,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument(
         '--image-rate',
-        type=_positive,
+        type=positive,
         default=10.0,
         metavar='HZ',
         help='rate of --images (%(default)s)',
     )
     what.add_argument('--topics', nargs='+', metavar='TOPIC', help='of the bag, only these')
     how = parser.add_argument_group('how it is played')
-    how.add_argument('--rate', type=_positive, default=1.0, help='times as fast as recorded')
+    how.add_argument('--rate', type=positive, default=1.0, help='times as fast as recorded')
     how.add_argument('--loop', action='store_true', help='again and again until stopped')
     how.add_argument(
         '--seconds',
-        type=_positive,
+        type=positive,
         default=float('inf'),
         metavar='S',
         help='only the first S seconds',
@@ -280,13 +281,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     how.add_argument('--namespace', default='', help='put before all topics but /tf')
     return parser  # fmt: skip
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
 
 
 if __name__ == '__main__':
