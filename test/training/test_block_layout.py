@@ -40,7 +40,7 @@ def prompt(length: int, following: int) -> Prompt:
 
 def test_masked_slots_are_labelled_with_their_own_token_and_share_out_the_answer():
     answer = layout.fill_answer(range(10, 21), EOS, 4)
-    noisy, noise, _ = Noise(layout.Layout(4, 2), MASK).add(answer, np.random.default_rng(0))
+    noisy, noise, *_ = Noise(layout.Layout(4, 2), MASK).add(answer, np.random.default_rng(0))
     batch = layout.lay_out_blocks([prompt(5, 9)], [answer], [noisy], [noise], 4, MASK)
     size = 5 + 3 * len(answer)
     assert batch.token_ids.shape == (1, size)

@@ -20,7 +20,7 @@ ANSWER = list(range(4 * 8))
 def blocks_of(config: Noise, times: int = 200) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     pairs = [config.add(ANSWER, random) for _ in range(times)]
-    noisy, levels, _ = (np.concatenate([p[i].reshape(-1, 8) for p in pairs]) for i in range(3))
+    noisy, levels = (np.concatenate([p[i].reshape(-1, 8) for p in pairs]) for i in range(2))
     return noisy == MASK, levels
 
 

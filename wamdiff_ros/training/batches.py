@@ -26,6 +26,7 @@ from .network_forward import ImageGroup
 from .noise import Noise, content_tokens
 from .recipe import RecipeError
 from .records import DrivingRecord, Record, conversations_of, decode_image
+from .slips import Slips
 
 AHEAD = 3  # steps prepared in advance
 FULL_WINDOWS = 0.8  # share of the samples that show all frames of a window
@@ -103,6 +104,16 @@ class Examples:
         """Return which tokens of the vocabulary an answer may hinge on, see `Noise`."""
         return content_tokens(self._tokenizer, self.config.text.vocab_size)
 
+    def slips(self, error_mps: float) -> Slips | None:
+        """Return numbers' slips of this size in the checkpoint's tokens, see `Slips`."""
+        if not error_mps:
+            return None
+        config = self.config
+        texts = [self._tokenizer.decode([token]) for token in range(config.text.vocab_size)]
+        for token in config.eos_token_ids:
+            texts[token] = ''
+        return Slips(texts, error_mps)
+
     def pictures(
         self, index: int, size: tuple[int, int] | None
     ) -> list[tuple[np.ndarray, tuple[int, int, int]]]:
@@ -179,7 +190,8 @@ class Batches:
         self._rank, self._processes = rank, processes
         if layout.block_size > 1:
             content = examples.content_tokens() if layout.in_turn else None
-            self._noise = Noise(layout, examples.config.mask_token_id, content)
+            slips = examples.slips(layout.slip_mps)
+            self._noise = Noise(layout, examples.config.mask_token_id, content, slips)
 
     def step(self, step: int) -> list[TaskBatch]:
         """Return the batches of `step`, one or more for each task."""
@@ -225,7 +237,7 @@ class Batches:
             return lay_out_tokens(prompts, [e.answer for e in examples], eos)
         answers = [fill_answer(e.answer, eos, layout.block_size) for e in examples]
         noised = (self._noise.add(*pair) for pair in zip(answers, randoms, strict=True))
-        noisy, noise, weights = zip(*noised, strict=True)
+        noisy, noise, weights, labels = zip(*noised, strict=True)
         return lay_out_blocks(
             prompts,
             answers,
@@ -235,6 +247,7 @@ class Batches:
             config.mask_token_id,
             layout.teacher_block_size,
             weights,
+            labels,
             window=layout.window_frames > 1,
         )
 

@@ -31,6 +31,7 @@ class Layout:
     in_turn: float = 0.0
     # What a slot counts for in the loss that waits for one before it, in blocks masked in turn.
     waiting_weight: float = 1.0
+    slip_mps: float = 0.0  # of numbers that begin wrongly there, see slips.py
     window_frames: int = 1  # of each camera; above 1 frames see only themselves
 
 
@@ -153,13 +154,14 @@ def lay_out_blocks(
     mask_token_id: int,
     teacher_block_size: int | None = None,
     weights: Sequence[np.ndarray] | None = None,
+    labels: Sequence[np.ndarray] | None = None,
     window: bool = False,
 ) -> BlockBatch:
     """Lay out samples for block diffusion; with `window` frames see only themselves.
 
     Per sample: its answer [a], filled to whole blocks; its noisy copies [copies, a], in which the
     mask token marks what is to be predicted; the noise level t of each of their tokens, and what
-    it counts for in the loss, 1 by default.
+    it counts for in the loss, 1 by default, and what is to be learnt, by default the answer.
     """
     n, copies = len(prompts), len(noisy[0])
     lengths = [(len(p), len(a)) for p, a in zip(prompts, answers, strict=True)]
@@ -167,7 +169,7 @@ def lay_out_blocks(
     rows = slice(min(p + a for p, a in lengths), size)
     ids = np.full((n, size), mask_token_id, np.int64)
     positions = np.zeros((3, n, size), np.int64)
-    slots, labels, levels, shares = [], [], [], []
+    slots, wanted, levels, shares = [], [], [], []
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         p, a = lengths[row]
         end = p + (1 + copies) * a
@@ -179,7 +181,7 @@ def lay_out_blocks(
         positions[:, row, p:end] = np.tile(prompt.next_position + np.arange(a), 1 + copies)
         masked = np.flatnonzero(noisy[row].reshape(-1) == mask_token_id)
         slots.append(row * (rows.stop - rows.start) + p + a - rows.start + masked)
-        labels.append(clean[masked % a])
+        wanted.append(clean[masked % a] if labels is None else labels[row].reshape(-1)[masked])
         levels.append(noise[row].reshape(-1)[masked])
         weight = 1.0 if weights is None else weights[row].reshape(-1)[masked]
         shares.append(np.full(len(masked), 1 / (n * copies * a)) * weight)
@@ -194,7 +196,7 @@ def lay_out_blocks(
         teacher_visible,
         rows,
         torch.from_numpy(np.concatenate(slots)),
-        torch.from_numpy(np.concatenate(labels)),
+        torch.from_numpy(np.concatenate(wanted)),
         torch.from_numpy(np.concatenate(levels).astype(np.float32)),
         torch.from_numpy(np.concatenate(shares).astype(np.float32)),
     )

@@ -9,6 +9,7 @@ import torch
 from ..decoding.unmasking import Unmasking, choose_slots
 from ..model.tokenizer import Tokenizer
 from .block_layout import Layout
+from .slips import Slips
 
 LOWEST_NOISE = 1e-3
 MOST_STEPS = 2  # of decoding before a block is met: after three, a number's digits are complete
@@ -29,13 +30,14 @@ class Noise:
     # Of each token of the vocabulary, whether an answer may hinge on it; the others, punctuation,
     # are always sure. Needed for `in_turn`.
     content: np.ndarray | None = None
+    slips: Slips | None = None  # in the blocks masked in turn
 
     def add(
         self, answer: Sequence[int], random: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return noisy copies of a filled answer, each token's noise level t, and its weight.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return noisy copies of a filled answer, and of each token t, its weight and its label.
 
-        All [copies, a].
+        t is the noise level. All [copies, a].
         """
         layout, size = self.layout, self.layout.block_size
         clean = np.asarray(answer, np.int64).reshape(-1, size)
@@ -50,8 +52,16 @@ class Noise:
             left, waits = masked_in_turn(self.content[copies[turns]], random)
             masked[turns], noise[turns] = left, left.mean(axis=1, keepdims=True)
             weights[turns] = np.where(waits, layout.waiting_weight, 1.0)
-        noisy = np.where(masked, self.mask_token_id, copies)
-        return tuple(part.reshape(len(copies), -1) for part in (noisy, noise, weights))
+        shown, labels = copies, copies
+        if self.slips is not None and turns.any():
+            pairs = [self.slips.add(clean, hidden, random) for hidden in masked]
+            slipped = [
+                np.where(turns[..., None], part, copies)
+                for part in map(np.stack, zip(*pairs, strict=True))
+            ]
+            shown, labels = slipped
+        noisy = np.where(masked, self.mask_token_id, shown)
+        return tuple(part.reshape(len(copies), -1) for part in (noisy, noise, weights, labels))
 
 
 def stratified_noise(blocks: int, random: np.random.Generator) -> np.ndarray:

@@ -65,6 +65,8 @@ class Recipe:
     in_turn: float = 0.0
     # What slots there count for in the loss that decoding would not unmask next.
     waiting_weight: float = 1.0
+    # There some numbers begin wrongly, see slips.py: standard deviation in m per second ahead.
+    slip_mps: float = 0.0
     weighting: str = 'inverse_t'  # of WEIGHTINGS: cross-entropy times 1/t as in the paper, or not
     # How many times as often records are drawn that hold a critical object, or show a thing of a
     # kind of simulation/boxes.py, by its name: {cyclist: 4, amber: 3}.
@@ -123,7 +125,9 @@ class Recipe:
             self._insist(name, getattr(self, name) >= 1, '1 or more')
         for name in ('learning_rate', 'clip_norm', 'temperature'):
             self._insist(name, 0 < getattr(self, name) < math.inf, 'a number above 0')
-        for name in ('vision_learning_rate', 'weight_decay', 'warm_up_steps', 'micro_batch'):
+        for name in (
+            'vision_learning_rate', 'weight_decay', 'warm_up_steps', 'micro_batch', 'slip_mps',
+        ):  # fmt: skip
             self._insist(name, 0 <= getattr(self, name) < math.inf, '0 or more')
         for name in (
             'denoising_steps', 'on_policy_every', 'on_policy_steps', 'seed', 'keep_checkpoints',

@@ -96,6 +96,7 @@ class Trainer:
                 recipe.fully_masked,
                 recipe.in_turn,
                 recipe.waiting_weight,
+                recipe.slip_mps,
                 recipe.window_frames,
             ),
             recipe.batch,
