@@ -2,7 +2,6 @@
 
   wamdiff data generate OUT --routes 500   drive the expert through rendered worlds
   wamdiff data convert FILE OUT            WAM-Diff2's JSON of images and conversations
-  wamdiff data relabel MODEL OUT DATA…     what a teacher would do in place of the expert
   wamdiff data show DIR                    a contact sheet: pictures with their labels
 The format of the shards is described in docs/data.md.
 Exit codes: 0 done, 1 some records were left out, 2 wrong options or unreadable input.
@@ -22,9 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(title='what to do', metavar='WHAT', required=True)
     _add_generate(kinds.add_parser('generate', help='drive the expert through rendered worlds'))
     _add_convert(kinds.add_parser('convert', help="take over WAM-Diff2's JSON format"))
-    _add_relabel(
-        kinds.add_parser('relabel', help="put a teacher's plans in place of the expert's")
-    )
     _add_show(kinds.add_parser('show', help='make a contact sheet of pictures and labels'))
 
 
@@ -32,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the chosen subcommand and return its exit code."""
     try:
         return args.work(args)
-    except (ValueError, OSError) as error:  # those of shards, checkpoints, generation, …
+    except (ValueError, OSError) as error:  # those of shards, generation and conversion
         print(f'wamdiff data: {error}', file=sys.stderr)
         return 2
 
@@ -118,26 +114,6 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(work=_convert)
 
 
-def _add_relabel(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        'Sequence-level distillation: copy driving records with the plans that a checkpoint '
-        "answers in place of the expert's; words and pictures stay. For training a decoder of "
-        'many tokens at once after an autoregressive teacher. Goes on where it was interrupted.'
-    )
-    parser.add_argument('model', type=Path, metavar='MODEL', help='checkpoint folder')
-    parser.add_argument('out', type=Path, metavar='OUT', help='folder of the new shards')
-    parser.add_argument('data', nargs='+', type=Path, metavar='DATA', help='shards or folders')
-    parser.add_argument(
-        '--image-size', type=_size, metavar='WxH',
-        help="that pictures are resized to before they are shown (the checkpoint's own)",
-    )  # fmt: skip
-    parser.add_argument(
-        '--at-once', type=option_values.count, default=96, metavar='N',
-        help='records in one forward (%(default)s)',
-    )  # fmt: skip
-    parser.set_defaults(work=_relabel)
-
-
 def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         'Draw records with their waypoints and words into one picture. The camera is taken to be '
@@ -200,19 +176,6 @@ def _convert(args: argparse.Namespace) -> int:
     for line in done.left_out[:LISTED]:
         print(f'  {line}', file=sys.stderr)
     return 1
-
-
-def _relabel(args: argparse.Namespace) -> int:
-    from .relabelling import relabel
-
-    done = relabel(args.data, args.out, args.model, args.image_size, args.at_once)
-    print(
-        f'{args.out}: {done.records} records; the new plans are {done.moved_m:.2f} m from the '
-        f"expert's on average"
-    )
-    if done.kept:
-        print(f"{done.kept} kept the expert's: the answer was no plan", file=sys.stderr)
-    return 1 if done.kept else 0
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -5,8 +5,6 @@ decoding become the noisy copies, as the paper has it; the reference's code mask
 answer at random instead. The decoder and its KV cache are those of the runtime.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
@@ -16,7 +14,6 @@ from ..model.network import Network
 from ..runtime.engine import Engine, ImageFeatures
 from .batches import TaskBatch
 from .block_layout import BlockBatch, fill_answer, lay_out_blocks
-from .network_forward import ImageGroup
 from .recipe import Recipe
 
 
@@ -74,7 +71,7 @@ class OnPolicy:
         prompts = [example.prompt for example in batch.examples]
         longest = max(len(example.answer) + 1 for example in batch.examples)
         with torch.inference_mode():
-            features = encode(engine, batch.images, len(batch.examples))
+            features = self._encode(batch)
             engine.prefill(prompts, features, longest)
         trace = Trace(record=True)
         decoded = decode_blocks(engine, self._settings, longest, trace=trace)
@@ -90,19 +87,15 @@ class OnPolicy:
             answers.append(ids)
         return answers, states
 
-
-def encode(
-    engine: Engine, images: Sequence[ImageGroup], samples: int
-) -> list[list[ImageFeatures]]:
-    """Run the vision tower over all images of one size together; returns those of each sample."""
-    features: list[dict[int, ImageFeatures]] = [{} for _ in range(samples)]
-    weight = engine.network.text.embed_tokens.weight
-    for group in images:
-        patches = group.patches.to(weight)
-        tokens, deepstack = engine.network.vision(patches, group.grid)
-        places = zip(group.rows.tolist(), group.starts.tolist(), strict=True)
-        for index, (row, start) in enumerate(places):
-            features[row][start] = ImageFeatures(
-                None, group.grid, tokens[index], tuple(layer[index] for layer in deepstack)
-            )
-    return [[row[start] for start in sorted(row)] for row in features]
+    def _encode(self, batch: TaskBatch) -> list[list[ImageFeatures]]:
+        """Run the vision tower over all images of one size together."""
+        features: list[dict[int, ImageFeatures]] = [{} for _ in batch.examples]
+        for group in batch.images:
+            patches = group.patches.to(self._engine.dtype)
+            tokens, deepstack = self._engine.network.vision(patches, group.grid)
+            places = zip(group.rows.tolist(), group.starts.tolist(), strict=True)
+            for index, (row, start) in enumerate(places):
+                features[row][start] = ImageFeatures(
+                    None, group.grid, tokens[index], tuple(layer[index] for layer in deepstack)
+                )
+        return [[row[start] for start in sorted(row)] for row in features]
