@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wamdiff_ros.planning.answer import (
     MAX_DESCRIPTION_LENGTH,
     Refusal,
+    WaypointForm,
     Waypoints,
     format_waypoints,
     parse_description,
@@ -214,3 +215,26 @@ def test_sections_of_any_json_are_clean_text(content):
     for pair in sections:
         for part in pair:
             part.encode('utf-8')
+
+
+def test_displacements_add_up_from_the_vehicle_in_decimetres():
+    text = '052,+001,+053,-003,+000,+000,-002,+010,+001,+000,+001,+000,+001,+000,+1e1,+0.5'
+    parsed = parse_waypoints(text, form=WaypointForm.DISPLACEMENTS)
+    assert parsed.xy_base_m[:4] == pytest.approx(
+        np.array([(5.2, 0.1), (10.5, -0.2), (10.5, -0.2), (10.3, 0.8)])
+    )
+    assert parsed.xy_base_m[-1] == pytest.approx((11.6, 0.85))
+
+
+@pytest.mark.parametrize(
+    ('text', 'reason'),
+    [
+        (','.join(['2001', '0'] * 8), "'2001' dm is farther than 200 m"),
+        (','.join(['251', '0'] * 8), '200.8 m in all is farther than 200 m'),
+        (','.join(['0', '-251'] * 8), '200.8 m in all is farther than 200 m'),
+        (','.join(['1', '0'] * 7), '14 numbers, wanted 16'),
+        ('', 'empty answer'),
+    ],
+)
+def test_displacements_are_refused_like_positions(text, reason):
+    assert parse_waypoints(text, form=WaypointForm.DISPLACEMENTS).reason == reason

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wamdiff_ros.planning.answer import WaypointForm
 from wamdiff_ros.planning.prompts import (
     Image,
     PromptError,
@@ -100,6 +101,12 @@ def test_numbers_can_have_a_fixed_width_without_negative_zero(tmp_path):
     assert turn[-1] == Text('(+08.3,+00.0) (-11.3,+00.0)')
 
 
+def test_the_checkpoint_says_how_it_writes_waypoints(tmp_path):
+    assert PromptTemplates.load(tmp_path).waypoint_form is WaypointForm.POSITIONS
+    write(tmp_path, '{"waypoints": "displacements"}')
+    assert PromptTemplates.load(tmp_path).waypoint_form is WaypointForm.DISPLACEMENTS
+
+
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
@@ -118,6 +125,8 @@ def test_numbers_can_have_a_fixed_width_without_negative_zero(tmp_path):
         ('{"commands": []}', 'must name exactly'),
         ('{"number_format": ">99999999"}', 'number_format'),
         ('{"number_format": 2}', 'number_format'),
+        ('{"waypoints": "speeds"}', "waypoints 'speeds' is none of positions, displacements"),
+        ('{"waypoints": []}', 'is none of'),
         ('{"commands": {"left": "", "right": "r", "straight": "s"}}', 'commands.left'),
     ],
 )

@@ -1,12 +1,16 @@
 import json
+import re
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from wamdiff_ros.planning.answer import parse_description, parse_waypoints
+from wamdiff_ros.model.config import load_config
+from wamdiff_ros.model.tokenizer import Tokenizer
+from wamdiff_ros.planning.answer import WaypointForm, parse_description, parse_waypoints
 from wamdiff_ros.planning.prompts import PromptTemplates, navigation_turn
 from wamdiff_ros.training.records import (
     OBJECTS,
@@ -18,6 +22,7 @@ from wamdiff_ros.training.records import (
     format_description,
     read_description,
     read_record,
+    write_displacements,
 )
 from wamdiff_ros.types import Command
 
@@ -122,6 +127,38 @@ def test_planning_is_asked_as_the_node_asks_and_answered_with_the_waypoints():
     answered = parse_waypoints(conversation.answer).xy_base_m
     assert np.abs(answered - record.waypoints_base_m).max() <= 0.051
     assert conversation.images == (record.images['jpg'],)
+
+
+def test_displacements_come_back_without_errors_that_add_up():
+    random = np.random.default_rng(0)
+    templates = PromptTemplates(waypoints='displacements')
+    for _ in range(50):
+        steps = random.uniform((0, -2), (8, 2), (8, 2))
+        record = driving_record(waypoints_base_m=steps.cumsum(axis=0))
+        answer = conversations_of(record, templates, 'planning').answer
+        assert re.fullmatch(r'[0-9]{3}(,[+-][0-9]{3}){15}', answer)
+        read = parse_waypoints(answer, form=WaypointForm.DISPLACEMENTS).xy_base_m
+        assert np.abs(read - record.waypoints_base_m).max() <= 0.051
+
+
+def test_displacements_say_nothing_of_reversing_and_stand_where_they_round_to_it():
+    standing = np.full((8, 2), (-0.2, 0.0))
+    assert write_displacements(standing) == ','.join(['+000'] * 16)[1:]
+    turned = np.stack((np.array([2, 3, 3, 2, 1, 0, -1, -2]), np.arange(8)), axis=1)
+    assert write_displacements(turned).split(',')[6] == '-010'
+    for far in (-0.6, 100.0):
+        with pytest.raises(ValueError, match='does not fit'):
+            write_displacements(np.full((8, 2), (far, 0.0)))
+
+
+def test_an_answer_of_displacements_fills_two_blocks_of_the_nano_models():
+    model = Path(__file__).parents[2] / 'models/nano'
+    tokenizer = Tokenizer.load(model, load_config(model))
+    steps = np.full((8, 2), (5.2, -0.1)).cumsum(axis=0)
+    tokens = tokenizer.encode(write_displacements(steps))
+    assert len(tokens) + 1 == 64
+    # Each block has its own waypoints.
+    assert tokenizer.decode(tokens[32:]) == ',+'.join(['052,-001'] * 4)
 
 
 def test_the_description_is_asked_after_the_same_beginning():

@@ -9,6 +9,7 @@ from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.training.block_layout import Layout, fill_answer, lay_out_blocks
 from wamdiff_ros.training.noise import Noise, content_tokens
+from wamdiff_ros.training.records import write_displacements, write_fixed_width
 from wamdiff_ros.training.slips import Slips, nearest
 
 NANO = Path(__file__).parents[2] / 'models/nano'
@@ -20,7 +21,8 @@ for _token in CONFIG.eos_token_ids:
 BLOCK = 32
 WAYPOINTS = [(5.2, 0.1), (12.3, -1.4), (20.0, -3.0), (26.9, -4.1),
              (33.0, -5.0), (38.9, -6.1), (45.1, -7.2), (51.0, -8.0)]  # fmt: skip
-TEXT = ','.join(f'{x:05.2f},{y:+06.2f}' for x, y in WAYPOINTS)
+TEXT = write_fixed_width(WAYPOINTS)
+DISPLACEMENTS = write_displacements(WAYPOINTS)
 
 
 def blocks(text: str) -> np.ndarray:
@@ -53,34 +55,37 @@ def hidden_from(answer: np.ndarray, digit: int) -> np.ndarray:
         ('-', '+01.40', '-00.00'),
         ('-02', '-01.40', '-02.00'),
         ('-00', '-01.40', '-00.90'),
+        ('05', '062', '059'),
+        ('06', '058', '060'),
+        ('-01', '-023', '-019'),
+        ('-', '+003', '-000'),
     ],
 )
 def test_the_best_end_of_a_number_makes_it_the_nearest_that_begins_so(begins, truth, wanted):
     assert nearest(begins, truth) == wanted
-    tenths = [f'{n / 10:+06.2f}' if begins[0] in '+-' else f'{n / 10:05.2f}' for n in range(1000)]
-    tenths += [f'-{n / 10:05.2f}' for n in range(1000)]
-    best = min(
-        (abs(float(one) - float(truth)) for one in tenths if one.startswith(begins)),
-    )
+    digits = [f'{n / 10:05.2f}' if '.' in truth else f'{n:03d}' for n in range(1000)]
+    signs = '+-' if begins[0] in '+-' else ('',)
+    numbers = [sign + number for number in digits for sign in signs]
+    best = min(abs(float(one) - float(truth)) for one in numbers if one.startswith(begins))
     assert abs(float(wanted) - float(truth)) == pytest.approx(best)
 
 
-def test_a_slip_changes_shown_digits_and_the_hidden_ones_are_the_best_end():
-    answer, random = blocks(TEXT), np.random.default_rng(0)
-    masked = hidden_from(answer, 2)  # tens and units are shown
+@pytest.mark.parametrize('text', (TEXT, DISPLACEMENTS))
+def test_a_slip_changes_shown_digits_and_the_hidden_ones_are_the_best_end(text):
+    answer, random = blocks(text), np.random.default_rng(0)
+    masked, hidden = hidden_from(answer, 2), len('.00' if '.' in text else '0')
     changed = 0
     for _ in range(50):
         shown, labels = Slips(TEXTS, 0.5).add(answer, masked, random)
         for seen, learnt, true in zip(
-            *(text_of(part).split(',') for part in (shown, labels)), TEXT.split(','), strict=False
+            *(text_of(part).split(',') for part in (shown, labels)), text.split(','), strict=True
         ):
             if seen == true:
                 assert learnt == true
                 continue
             changed += 1
-            begins = seen[:-3]
-            assert seen[-3:] == true[-3:]  # those are hidden
-            assert learnt == nearest(begins, true)
+            assert seen[-hidden:] == true[-hidden:]
+            assert learnt == nearest(seen[:-hidden], true)
     assert changed > 50
 
 

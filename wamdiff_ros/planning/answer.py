@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -20,6 +21,15 @@ _NOT_FINITE = re.compile(r'[+-]?(?:nan|inf|infinity)', re.IGNORECASE | re.ASCII)
 _FULL_WIDTH = str.maketrans('，；：（）［］', ',;:()[]')
 _BRACKETS = {')': '(', ']': '['}
 _SECTION_LINE = re.compile(r'([A-Za-z][A-Za-z0-9_]{0,39})\s*:\s*(\S.*)', re.ASCII)
+
+
+class WaypointForm(Enum):
+    """How an answer writes waypoints; the text is "x1,y1,x2,y2,…" in both."""
+
+    POSITIONS = 'positions'  # metres in the base frame, as the published models write
+    # Whole decimetres from each waypoint to the next, the first from the vehicle. Who keeps their
+    # speed repeats themselves: easy for decoders that write many tokens at once.
+    DISPLACEMENTS = 'displacements'
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +46,10 @@ class Refusal:
     reason: str
 
 
-def parse_waypoints(text: str, count: int = 8) -> Waypoints | Refusal:
-    """Read "x1,y1,x2,y2,…" in metres of the base frame; never raises.
+def parse_waypoints(
+    text: str, count: int = 8, form: WaypointForm = WaypointForm.POSITIONS
+) -> Waypoints | Refusal:
+    """Read "x1,y1,x2,y2,…" as waypoints in metres of the base frame; never raises.
 
     Tolerated: white space, brackets around the whole or around pairs, semicolons, full-width
     punctuation, a leading "Answer:", a full stop or comma at the end. Everything else is
@@ -57,19 +69,26 @@ def parse_waypoints(text: str, count: int = 8) -> Waypoints | Refusal:
     if [] in fields:
         return Refusal(f'nothing between two commas, at number {fields.index([]) + 1}')
     numbers = []
+    unit, unit_m = ('dm', 0.1) if form is WaypointForm.DISPLACEMENTS else ('m', 1.0)
     for field in (word for words in fields for word in words):
         if _NOT_FINITE.fullmatch(field):
             return Refusal(f'{_quoted(field)} is not finite')
         if not _NUMBER.fullmatch(field):
             return Refusal(f'{_quoted(field)} is not a number')
-        value = float(field)
+        value = float(field) * unit_m
         # An overflow to infinity is refused here too.
         if not abs(value) <= MAX_DISTANCE_M:
-            return Refusal(f'{_quoted(field)} m is farther than {MAX_DISTANCE_M:g} m')
+            return Refusal(f'{_quoted(field)} {unit} is farther than {MAX_DISTANCE_M:g} m')
         numbers.append(value)
     if len(numbers) != 2 * count:
         return Refusal(f'{len(numbers)} numbers, wanted {2 * count}')
-    return Waypoints(np.array(numbers).reshape(count, 2))
+    xy_base_m = np.array(numbers).reshape(count, 2)
+    if form is WaypointForm.DISPLACEMENTS:
+        xy_base_m = xy_base_m.cumsum(axis=0).round(3)
+        farthest_m = np.abs(xy_base_m).max()
+        if farthest_m > MAX_DISTANCE_M:
+            return Refusal(f'{farthest_m:.1f} m in all is farther than {MAX_DISTANCE_M:g} m')
+    return Waypoints(xy_base_m)
 
 
 def format_waypoints(xy_base_m: np.ndarray) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Formatter
 
 from ..types import Command, Observation
+from .answer import WaypointForm
 
 PLACEHOLDERS = ('command', 'position', 'velocity', 'acceleration')
 _NUMBER_FORMAT = re.compile(r'\+?(?:0[1-9])?\.[0-2]f', re.ASCII)
@@ -48,6 +49,7 @@ class PromptTemplates:
     {velocity} and {acceleration}: a word, and pairs such as "(8.31,-0.02)" (forward, left) in
     m, m/s and m/s^2. `commands` are the words for the navigation commands. `number_format` is how
     numbers are written, "+05.1f" for a fixed width, with which small models learn faster.
+    `waypoints` is how the answer writes them: a value of `WaypointForm`.
     """
 
     lead_in: str = 'This is what the vehicle sees now:\n'
@@ -65,6 +67,7 @@ class PromptTemplates:
         default_factory=lambda: {command.value: command.value for command in Command}
     )
     number_format: str = '.2f'
+    waypoints: str = WaypointForm.POSITIONS.value
 
     @classmethod
     def load(cls, model_dir: str | Path) -> 'PromptTemplates':
@@ -89,9 +92,16 @@ class PromptTemplates:
                 _check_commands(path, value)
             elif name == 'number_format':
                 _check_number_format(path, value)
+            elif name == 'waypoints':
+                _check_waypoints(path, value)
             else:
                 _check_template(path, name, value)
         return cls(**values)
+
+    @property
+    def waypoint_form(self) -> WaypointForm:
+        """How the answer writes waypoints."""
+        return WaypointForm(self.waypoints)
 
 
 def navigation_turn(
@@ -143,6 +153,12 @@ def _check_commands(path: Path, words) -> None:
 def _check_number_format(path: Path, form) -> None:
     if not isinstance(form, str) or not _NUMBER_FORMAT.fullmatch(form):
         raise PromptError(f'{path}: number_format {form!r} is not like ".2f" or "+05.1f"')
+
+
+def _check_waypoints(path: Path, form) -> None:
+    forms = [form.value for form in WaypointForm]
+    if form not in forms:
+        raise PromptError(f'{path}: waypoints {form!r} is none of {", ".join(forms)}')
 
 
 def _check_template(path: Path, name: str, template) -> None:

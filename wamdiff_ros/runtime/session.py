@@ -374,7 +374,7 @@ class PlanningSession:
 
     def _read(self, text: str, observation: Observation) -> tuple[Plan | None, str]:
         """Return the plan that an answer's text holds, or None and the reason."""
-        parsed = parse_waypoints(text)
+        parsed = parse_waypoints(text, form=self._templates.waypoint_form)
         if isinstance(parsed, Refusal):
             return None, f'answer refused: {parsed.reason}'
         trajectory = trajectory_from_waypoints(

@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image as Picture
 
-from ..planning.answer import parse_description
+from ..planning.answer import WaypointForm, parse_description
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
 from ..types import CameraFrame, Command, EgoState, Observation
 
 WAYPOINTS = 8  # every 0.5 s
+DISPLACEMENT_M = 0.1  # the unit of WaypointForm.DISPLACEMENTS
 SOURCES = ('expert', 'perturbed', 'dagger')
 # The critical objects of a description, always written in this order.
 OBJECTS = (
@@ -182,7 +183,7 @@ def conversations_of(
     observation = record.observation(decode=False)
     if which == 'planning':
         turn = navigation_turn(templates, observation, len(images))
-        answer = write_fixed_width(record.waypoints_base_m)
+        answer = write_waypoints(record.waypoints_base_m, templates.waypoint_form)
     elif which == 'description':
         turn = description_turn(templates, observation, len(images))
         answer = format_description(record)
@@ -190,6 +191,33 @@ def conversations_of(
         raise ValueError(f'which is {which!r}, wanted "planning" or "description"')
     parts = tuple(part.index if isinstance(part, Image) else part.text for part in turn)
     return Conversation(images, parts, answer)
+
+
+def write_waypoints(waypoints_base_m: np.ndarray, form: WaypointForm) -> str:
+    """Write waypoints [8, 2] as the nano models answer. Raises ValueError as those below do."""
+    if form is WaypointForm.DISPLACEMENTS:
+        return write_displacements(waypoints_base_m)
+    return write_fixed_width(waypoints_base_m)
+
+
+def write_displacements(waypoints_base_m: np.ndarray) -> str:
+    """Write waypoints [8, 2] as "052,+001,+053,…": decimetres from each to the next.
+
+    Each is rounded from where the ones before it end, so that errors do not add up. These are 63
+    tokens, with the end two blocks of 32, and each waypoint has the same slots. Raises ValueError
+    where a number has no place: nobody starts backwards, or goes farther than 99.9 m in 0.5 s.
+    """
+    numbers, there = [], np.zeros(2)
+    for waypoint in np.asarray(waypoints_base_m, np.float64):
+        step = np.round((waypoint - there) / DISPLACEMENT_M) + 0.0
+        # A vehicle at rest that rounds to a little behind itself stands still.
+        if step[0] < 0 and np.abs(waypoint).max() < 0.5:
+            step[0] = 0.0
+        if not (np.abs(step) < 1000).all() or (not numbers and step[0] < 0):
+            raise ValueError(f'a step of {step.tolist()} dm does not fit "ddd,+ddd,…"')
+        there = there + step * DISPLACEMENT_M
+        numbers += [f'{number:+04.0f}' for number in step]
+    return ','.join(numbers)[1:]
 
 
 def write_fixed_width(waypoints_base_m: np.ndarray) -> str:

@@ -12,9 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# The waypoints of `records.write_fixed_width`: x and y in turn, every half second.
-NUMBER = re.compile(r'[+-]?\d\d\.\d\d')
-ANSWER = re.compile(r'\d\d\.\d\d,[+-]\d\d\.\d\d(,\d\d\.\d\d,[+-]\d\d\.\d\d)*')
+from .records import DISPLACEMENT_M
+
+# The waypoints of `records.write_waypoints`: x and y in turn, every half second, as positions in
+# metres or as displacements in decimetres.
+NUMBER = re.compile(r'[+-]?[0-9.]+')
+ANSWER = re.compile(
+    r'\d\d\.\d\d,[+-]\d\d\.\d\d(,\d\d\.\d\d,[+-]\d\d\.\d\d)*'
+    r'|\d{3}(,[+-]\d{3})+'
+)
 INTERVAL_S = 0.5
 ACROSS = 1 / 3  # of the error along
 
@@ -50,9 +56,9 @@ class Slips:
             one_block = block_of[first] == block_of[end - 1]
             if not one_block or not 0 < len(begun) < len(digits) or begun != digits[: len(begun)]:
                 continue
-            sigma_m = (
-                self._error_mps * INTERVAL_S * (index // 2 + 1) * (ACROSS if index % 2 else 1)
-            )
+            sigma_m = self._error_mps * INTERVAL_S * (ACROSS if index % 2 else 1)
+            if '.' in match[0]:  # a position's error grows with the time
+                sigma_m *= index // 2 + 1
             begins = _near(match[0], random.normal(0.0, sigma_m))[: begun[-1] + 1 - first]
             if not match[0].startswith(begins):
                 after[first : first + len(begins)] = begins
@@ -68,16 +74,20 @@ class Slips:
 
 
 def nearest(begins: str, truth: str) -> str:
-    """Return the number nearest to `truth` that begins so, written like it, to tenths."""
+    """Return the number nearest to `truth` that begins so, written like it."""
     open_places = truth[len(begins) :]
     ends = (''.join('.' if c == '.' else digit for c in open_places) for digit in '09')
-    # The last digit of all is always 0.
-    numbers = [(begins + end)[:-1] + '0' for end in ends]
+    numbers = [begins + end for end in ends]
+    if '.' in truth:  # the last digit of a position is always 0
+        numbers = [number[:-1] + '0' for number in numbers]
     return min(numbers, key=lambda number: abs(float(number) - float(truth)))
 
 
 def _near(number: str, error_m: float) -> str:
     """Write the number that is so far away, in the same form."""
+    if '.' not in number:
+        value = round(float(number) + error_m / DISPLACEMENT_M)
+        return f'{value:+04d}' if number[0] in '+-' else f'{max(value, 0):03d}'
     value = round(float(number) + error_m, 1) + 0.0
     if number[0] in '+-':
         return f'{min(max(value, -99.9), 99.9):+06.2f}'
