@@ -45,6 +45,8 @@ TEMPLATES = PromptTemplates(
         'Describe the scene:'
     ),
     number_format='+05.1f',
+    # 63 tokens, two blocks of 32 with four waypoints in each.
+    waypoints='displacements',
 )
 
 
@@ -138,7 +140,7 @@ def write_skeleton(out: Path, size: Size, corpus: Iterable[str], block_size: int
     }
     prompts = {
         name: getattr(TEMPLATES, name)
-        for name in ('lead_in', 'navigation', 'description', 'number_format')
+        for name in ('lead_in', 'navigation', 'description', 'number_format', 'waypoints')
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, value in (
