@@ -10,12 +10,13 @@ from wamdiff_ros.runtime.session import PlanningSession
 from wamdiff_ros.types import CameraFrame, Command, EgoState, Observation
 
 
-def tiny_model(folder):
+def tiny_model(folder, waypoints='positions'):
     """Make a checkpoint in `folder` that takes three denoising steps for 32 slots."""
     tiny_checkpoint(folder, block_size=32)
     for name, values in (
         ('config.json', {'denoising_steps': 3}),
         ('preprocessor_config.json', {'max_pixels': 320 * 192}),
+        ('prompts.json', {'waypoints': waypoints}),
     ):
         file = folder / name
         file.write_text(json.dumps(json.loads(file.read_text()) | values))

@@ -81,8 +81,17 @@ def test_stages_are_timed_in_the_order_in_which_they_ran(session):
     assert stages == ['preprocess', 'vision', 'prefill', 'decode', 'trajectory']
 
 
-def test_an_answer_with_waypoints_becomes_a_plan_that_starts_at_the_vehicle(session, monkeypatch):
-    answer = ','.join(f'{4.0 * (i + 1):.2f},0.00' for i in range(8))
+@pytest.mark.parametrize(
+    ('waypoints', 'answer'),
+    [
+        ('positions', ','.join(f'{4.0 * (i + 1):.2f},0.00' for i in range(8))),
+        ('displacements', ','.join(['+040,+000'] * 8)[1:]),
+    ],
+)
+def test_an_answer_with_waypoints_becomes_a_plan_that_starts_at_the_vehicle(
+    tmp_path, monkeypatch, waypoints, answer
+):
+    session = load(tiny_model(tmp_path / 'model', waypoints))
     monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: answer)
     seen = observation(speed=8.0)
     result = session.plan(seen)
