@@ -82,7 +82,7 @@ class PlannerProcess:
 class Bench:
     """Publishes camera and odometry, hears all of the planner's topics, calls its services."""
 
-    def __init__(self, simulated=False, jpeg=False, start_ns=None):
+    def __init__(self, simulated=False, jpeg=False, start_ns=None, sim_start_ns=1_000_000_000_000):
         self.context = rclpy.Context()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('bench', context=self.context)
@@ -117,7 +117,7 @@ class Bench:
         self.simulated = simulated
         self.sim_runs = simulated
         self.shift_ns = 0  # of the system clock, where that is set
-        self._sim_time_ns, self._sim_leaps_ns = 1_000_000_000_000, deque()
+        self._sim_time_ns, self._sim_leaps_ns = sim_start_ns, deque()
         self.start_ns = self.now_ns() if start_ns is None else start_ns  # at the origin
         self._pictures = 0
         self._newest = {}  # published message by kind

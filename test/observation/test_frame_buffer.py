@@ -148,3 +148,14 @@ def test_the_time_before_a_clear_is_no_gap():
     buffer.clear()
     buffer.add(frame(90_000))
     assert buffer.counters().missing == 0
+
+
+def test_one_rejected_frame_that_comes_again_and_again_says_nothing_of_the_period():
+    buffer = filled(range(0, 1000, 100))
+    for _ in range(30):
+        buffer.add(frame(1000))
+        buffer.reject(buffer.newest_before(1000), 'no picture')
+    buffer.add(frame(1100))
+    assert buffer.counters().missing == 0
+    buffer.add(frame(1400))
+    assert buffer.counters().missing == 2

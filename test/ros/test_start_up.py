@@ -232,3 +232,13 @@ def test_simulated_time_that_jumps_back_resets_the_stream_and_goes_on(start):
     bench.sim_runs = True
     bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning after the pause')
     bench.sim_runs = False  # and the process must end while time stands still
+
+
+def test_simulated_time_that_begins_at_zero_starts_the_ticks(start):
+    bench, _ = start('-p', 'use_sim_time:=true', simulated=True, sim_start_ns=0)
+    bench.sim_runs = False  # so that it does not begin with a jump for the planner
+    bench.wait(lambda: bench.state() == 'active', 'the planner')
+    bench.sim_runs = True
+    first = bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    assert first.header.stamp.sec < 100
+    assert first.stream_resets == 0

@@ -116,6 +116,8 @@ class FrameBuffer:
         if newest_ns is not None and stamp_ns < newest_ns:
             self._count(missing=-min(missing, 1))  # it was only late
             return
+        if stamp_ns == newest_ns:
+            return  # sent again after it was rejected: that is no period
         self._newest_ns = stamp_ns
         if newest_ns is None:
             return

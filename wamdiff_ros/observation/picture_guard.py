@@ -8,7 +8,9 @@ from ..types import CameraFrame, EgoState
 
 
 class PictureGuard:
-    """Compares each picture of one camera with the one before it. For one thread.
+    """Compares each picture of one camera with the one before it.
+
+    `check` is for one thread, `reset` for any.
 
     A driver that hangs goes on sending its last picture, under new stamps. A real picture never
     comes twice while the vehicle moves: there is noise, and the world passes by. At a standstill
@@ -21,10 +23,11 @@ class PictureGuard:
 
     def check(self, frame: CameraFrame, ego: EgoState) -> str:
         """Return what is wrong with `frame`, seen with the vehicle at `ego`, or ''."""
-        if self._first is None or not np.array_equal(frame.rgb, self._first[0].rgb):
+        known = self._first  # read once: a reset comes from another thread
+        if known is None or not np.array_equal(frame.rgb, known[0].rgb):
             self._first = (frame, ego)
             return ''
-        first, ego_then = self._first
+        first, ego_then = known
         distance_m = math.dist(ego.position_fixed_m, ego_then.position_fixed_m)
         if not self._max_distance_m or distance_m <= self._max_distance_m:
             return ''

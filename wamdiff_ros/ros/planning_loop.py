@@ -122,8 +122,14 @@ class PlanningLoop:
         self._forget()
 
     def watch_clock(self) -> None:
-        """Notice that the system clock was set; to be called now and then on the steady clock."""
+        """Notice that the clock was set, or has begun to run.
+
+        To be called now and then, on the steady clock.
+        """
         if self._clock.ros_time_is_active:
+            # A simulated clock that begins near 0 does not jump.
+            if not self._clock_runs:
+                self._set_tick_alarm()
             return
         if jump := self._guard.check(self._now_ns(), time.monotonic_ns()):
             self._restart(jump)
