@@ -68,8 +68,11 @@ def drive(tmp_path_factory):
         )
         # It waits for a planner, and a planner only comes when the recorder has found its topics.
         deadline = time.monotonic() + TIMEOUT_S
-        while recorder.without_publisher() - {'/planner/trajectory'} and simulator.poll() is None:
-            assert time.monotonic() < deadline, recorder.without_publisher()
+        while (
+            recorder.recorder.without_publisher() - {'/planner/trajectory'}
+            and simulator.poll() is None
+        ):
+            assert time.monotonic() < deadline, recorder.recorder.without_publisher()
             recorder.spin_for(0.05)
         planner = start(
             'test/expert_planner.py', parameters={'autostart': 'true', 'use_sim_time': 'true'}

@@ -14,6 +14,7 @@ import numpy as np
 MAX_ANSWER_LENGTH = 2000  # 16 numbers need about 100
 MAX_DESCRIPTION_LENGTH = 4000
 MAX_DISTANCE_M = 200.0  # 50 m/s over 4 s
+DISPLACEMENT_M = 0.1  # the unit of WaypointForm.DISPLACEMENTS
 
 _LABEL = re.compile(r'\s*(?:answer|trajectory|waypoints)\s*[:=]', re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r'[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?')
@@ -69,7 +70,9 @@ def parse_waypoints(
     if [] in fields:
         return Refusal(f'nothing between two commas, at number {fields.index([]) + 1}')
     numbers = []
-    unit, unit_m = ('dm', 0.1) if form is WaypointForm.DISPLACEMENTS else ('m', 1.0)
+    unit, unit_m = 'm', 1.0
+    if form is WaypointForm.DISPLACEMENTS:
+        unit, unit_m = 'dm', DISPLACEMENT_M
     for field in (word for words in fields for word in words):
         if _NOT_FINITE.fullmatch(field):
             return Refusal(f'{_quoted(field)} is not finite')

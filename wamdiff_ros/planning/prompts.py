@@ -156,7 +156,7 @@ def _check_number_format(path: Path, form) -> None:
 
 
 def _check_waypoints(path: Path, form) -> None:
-    forms = [form.value for form in WaypointForm]
+    forms = [known.value for known in WaypointForm]
     if form not in forms:
         raise PromptError(f'{path}: waypoints {form!r} is none of {", ".join(forms)}')
 

@@ -66,6 +66,11 @@ class Recorder:
             for topic, (type_name, qos) in topics.items()
         ]
 
+    def without_publisher(self) -> set[str]:
+        """Return the topics whose publisher has not been found yet."""
+        topics = {subscription.topic_name for subscription in self._subscriptions}
+        return {topic for topic in topics if not self._node.count_publishers(topic)}
+
     def close(self) -> None:
         """Stop listening and finish the bag; closing twice is fine."""
         for subscription in self._subscriptions:
@@ -105,7 +110,6 @@ class RecorderNode:
     """
 
     def __init__(self, bag: Path, topics: Mapping[str, tuple[str, QoSProfile]]) -> None:
-        self._topics = set(topics)
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self._node = rclpy.create_node('recorder', context=self._context)
@@ -116,10 +120,6 @@ class RecorderNode:
         except BaseException:
             self._shut_down()
             raise
-
-    def without_publisher(self) -> set[str]:
-        """Return the topics whose publisher has not been found yet."""
-        return {topic for topic in self._topics if not self._node.count_publishers(topic)}
 
     def spin_for(self, duration_s: float) -> None:
         """Record for this long."""

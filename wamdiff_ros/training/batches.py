@@ -23,7 +23,7 @@ from ..planning.prompts import PromptTemplates
 from .block_layout import BlockBatch, Layout, fill_answer, lay_out_blocks, lay_out_tokens
 from .image_features import ImageFeatures
 from .network_forward import ImageGroup
-from .noise import Noise, content_tokens
+from .noise import Noise, content_tokens, token_texts
 from .recipe import RecipeError
 from .records import DrivingRecord, Record, conversations_of, decode_image
 from .slips import Slips
@@ -108,9 +108,8 @@ class Examples:
         """Return numbers' slips of this size in the checkpoint's tokens, see `Slips`."""
         if not error_mps:
             return None
-        config = self.config
-        texts = [self._tokenizer.decode([token]) for token in range(config.text.vocab_size)]
-        for token in config.eos_token_ids:
+        texts = token_texts(self._tokenizer, self.config.text.vocab_size)
+        for token in self.config.eos_token_ids:
             texts[token] = ''
         return Slips(texts, error_mps)
 

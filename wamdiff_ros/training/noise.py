@@ -53,13 +53,11 @@ class Noise:
             masked[turns], noise[turns] = left, left.mean(axis=1, keepdims=True)
             weights[turns] = np.where(waits, layout.waiting_weight, 1.0)
         shown, labels = copies, copies
-        if self.slips is not None and turns.any():
-            pairs = [self.slips.add(clean, hidden, random) for hidden in masked]
-            slipped = [
-                np.where(turns[..., None], part, copies)
-                for part in map(np.stack, zip(*pairs, strict=True))
-            ]
-            shown, labels = slipped
+        if self.slips is not None:
+            # Numbers of the other blocks count as shown, and those stay as they are.
+            hidden = masked & turns[..., None]
+            pairs = [self.slips.add(clean, one, random) for one in hidden]
+            shown, labels = map(np.stack, zip(*pairs, strict=True))
         noisy = np.where(masked, self.mask_token_id, shown)
         return tuple(part.reshape(len(copies), -1) for part in (noisy, noise, weights, labels))
 
@@ -92,7 +90,12 @@ def masked_in_turn(
     return masked.numpy(), left.numpy()
 
 
+def token_texts(tokenizer: Tokenizer, vocab_size: int) -> list[str]:
+    """Return the text of every token of the vocabulary."""
+    return [tokenizer.decode([token]) for token in range(vocab_size)]
+
+
 def content_tokens(tokenizer: Tokenizer, vocab_size: int) -> np.ndarray:
     """Return which tokens hold a letter, a digit or a sign, bool [vocab_size]."""
-    texts = (tokenizer.decode([token]) for token in range(vocab_size))
+    texts = token_texts(tokenizer, vocab_size)
     return np.array([any(c.isalnum() or c in '+-' for c in text) for text in texts])

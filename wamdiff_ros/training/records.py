@@ -14,12 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image as Picture
 
-from ..planning.answer import WaypointForm, parse_description
+from ..planning.answer import DISPLACEMENT_M, WaypointForm, parse_description
 from ..planning.prompts import Image, PromptTemplates, description_turn, navigation_turn
 from ..types import CameraFrame, Command, EgoState, Observation
 
 WAYPOINTS = 8  # every 0.5 s
-DISPLACEMENT_M = 0.1  # the unit of WaypointForm.DISPLACEMENTS
 SOURCES = ('expert', 'perturbed', 'dagger')
 # The critical objects of a description, always written in this order.
 OBJECTS = (

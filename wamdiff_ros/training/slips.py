@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .records import DISPLACEMENT_M
+from ..planning.answer import DISPLACEMENT_M
 
 # The waypoints of `records.write_waypoints`: x and y in turn, every half second, as positions in
 # metres or as displacements in decimetres.
@@ -85,10 +85,10 @@ def nearest(begins: str, truth: str) -> str:
 
 def _near(number: str, error_m: float) -> str:
     """Write the number that is so far away, in the same form."""
-    if '.' not in number:
-        value = round(float(number) + error_m / DISPLACEMENT_M)
-        return f'{value:+04d}' if number[0] in '+-' else f'{max(value, 0):03d}'
-    value = round(float(number) + error_m, 1) + 0.0
-    if number[0] in '+-':
-        return f'{min(max(value, -99.9), 99.9):+06.2f}'
-    return f'{min(max(value, 0.0), 99.9):05.2f}'
+    whole, _, fraction = number.partition('.')
+    unit_m = 1.0 if fraction else DISPLACEMENT_M
+    signed, tenths = number[0] in '+-', 1 if fraction else 0
+    value = round(float(number) + error_m / unit_m, tenths) + 0.0  # no -0.0
+    most = 10.0 ** len(whole.lstrip('+-')) - 0.1**tenths
+    value = min(max(value, -most if signed else 0.0), most)
+    return f'{value:{"+" if signed else ""}0{len(number)}.{len(fraction)}f}'
