@@ -1,10 +1,12 @@
 """Sessions over a tiny checkpoint with random weights, and what they see."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from training_data import tiny_checkpoint
 
+from wamdiff_ros.decoding.block_diffusion import decode_blocks
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.runtime.session import PlanningSession
 from wamdiff_ros.types import CameraFrame, Command, EgoState, Observation
@@ -27,6 +29,16 @@ def load(model_dir, **parameters):
     return PlanningSession.load(
         Parameters.from_mapping({'model_dir': str(model_dir), **parameters})
     )
+
+
+def speak(patch, session, text_of):
+    """Let the tokens of every answer of `session` read as `text_of` them, and the answer end."""
+
+    def decoded(*args, **kwargs):
+        return [replace(answer, ended=True) for answer in decode_blocks(*args, **kwargs)]
+
+    patch.setattr(session._tokenizer, 'decode', text_of)
+    patch.setattr('wamdiff_ros.runtime.session.decode_blocks', decoded)
 
 
 def observation(seed=0, t0_ns=10**9, speed=8.0, cameras=1, size=(128, 224)):

@@ -35,6 +35,24 @@ class RandomModel:
         return logits
 
 
+@pytest.mark.parametrize('temperature', [0.0, 1.0])
+@pytest.mark.parametrize('step', [0, 1])
+def test_logits_that_are_not_finite_end_the_decoding(temperature, step):
+    class Breaks(RandomModel):
+        steps = 0
+
+        def denoise(self, block, masked, before=None):
+            logits = super().denoise(block, masked, before)
+            if self.steps == step:
+                logits[-1, 3] = torch.nan
+            self.steps += 1
+            return logits
+
+    rule = BlockSettings(8, MASK, (EOS,), 4, Unmasking.STATIC, sampling=Sampling(temperature))
+    with pytest.raises(FloatingPointError, match='NaN'):
+        decode_blocks(Breaks(1, 0), rule, 8)
+
+
 @given(
     seed=st.integers(0, 10**6),
     batch=st.integers(1, 3),

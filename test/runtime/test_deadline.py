@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_session import load, observation, tiny_model
+from tiny_session import load, observation, speak, tiny_model
 
 from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, decode_blocks
 from wamdiff_ros.runtime.pace import Costs, DeadlinePace
@@ -38,7 +38,7 @@ def session(tmp_path_factory):
     """A tiny checkpoint, whose every answer reads as a plan."""
     loaded = load(tiny_model(tmp_path_factory.mktemp('model')))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loaded._tokenizer, 'decode', lambda ids: ANSWER)
+        speak(patch, loaded, lambda ids: ANSWER)
         yield loaded
 
 
@@ -89,6 +89,19 @@ def test_answers_that_cannot_be_read_when_filled_at_once_get_a_forward_per_block
     result = slow.plan(observation(), (clock.now_ns + 20 * MS) / 1e9)
     assert result.counts.denoising_forwards == 4 and result.cut_short
     assert result.plan is not None
+
+
+def test_three_unread_fills_in_a_row_end_filling_at_once_and_fewer_do_not(session, monkeypatch):
+    def hurried():
+        deadline_s = (clock.now_ns + 20 * MS) / 1e9
+        return slow.plan(observation(), deadline_s).counts.denoising_forwards
+
+    slow, clock = slowed(session, 5 * MS)
+    for unread, then in ((2, 1), (3, 4)):
+        with monkeypatch.context() as patch:
+            patch.setattr(session._tokenizer, 'decode', lambda ids: 'nothing to read')
+            assert [hurried() for _ in range(unread)] == [1] * unread
+        assert hurried() == then
 
 
 def test_a_generous_deadline_changes_nothing(session, monkeypatch):

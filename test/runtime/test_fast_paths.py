@@ -12,6 +12,8 @@ from wamdiff_ros.runtime import products
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.graph_runner import GraphRunner, compiled
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions
+from wamdiff_ros.runtime.paged_forward import PagedBackend
+from wamdiff_ros.runtime.torch_paged_kernel import TORCH_KERNELS
 
 SWITCHES = [f.name for f in fields(EngineOptions) if f.type is bool or f.type == 'bool']
 FAST = {name: replace(PLAIN, **{name: True}) for name in SWITCHES}
@@ -27,9 +29,10 @@ def buffers_only(function):
     return function
 
 
-def on_graphs(engine, compiler=buffers_only):
+def on_graphs(engine, compiler=buffers_only, **arguments):
     runner = GraphRunner(engine.device, compiler)
-    return Engine(engine.network, EngineOptions(runtime='graph'), runner=runner), runner
+    options = EngineOptions(runtime='graph')
+    return Engine(engine.network, options, runner=runner, **arguments), runner
 
 
 def answers(engine, name, rule, new_tokens=32):
@@ -151,6 +154,42 @@ def test_prefix_reuse_over_static_buffers_is_equal_to_the_last_bit(tmp_path):
         assert reused == expected
         logits.append(graphs.denoise(block, masked).clone())
     assert torch.equal(*logits)
+
+
+@pytest.mark.parametrize(
+    'engine_over',
+    [
+        lambda plain: plain,
+        lambda plain: on_graphs(plain)[0],
+        lambda plain: on_graphs(plain, attention=PagedBackend(TORCH_KERNELS))[0],
+    ],
+    ids=('plain', 'static slots', 'static pages'),
+)
+@pytest.mark.parametrize('number', [float('nan'), float('inf')])
+def test_what_is_not_finite_in_the_cache_is_an_error_and_gone_after_a_reset(
+    engine_over, number, tmp_path
+):
+    engine = engine_over(golden_engine('A_tied', tmp_path, 3.0, block_size=8))
+    wanted = answers(engine, 'P2', RULES[0])
+    prefill(engine, ['P2'], 32)
+    with torch.inference_mode():
+        engine._cache.values[:] = number
+    with pytest.raises(FloatingPointError, match='NaN or infinity'):
+        decode_blocks(engine, RULES[0], 32)
+    engine.reset()
+    assert_equal_decoding(answers(engine, 'P2', RULES[0]), wanted)
+
+
+def test_forks_are_empty_after_a_reset_too(tmp_path):
+    plain = golden_engine('A_tied', tmp_path, block_size=8)
+    for attention in (None, PagedBackend(TORCH_KERNELS)):
+        engine = Engine(plain.network, attention=attention)
+        prompt, names = golden_prompt('P2', engine.config)
+        engine.prefill([prompt], [features(engine, names)], 8, rollouts=2)
+        decode_blocks(engine, RULES[0], 8)
+        engine.reset()
+        for cache in (engine._cache, engine._forks):
+            assert cache.length == 0 and not cache.keys.any() and not cache.values.any()
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from golden_data import features, golden_engine, golden_prompt
-from tiny_session import load, observation, tiny_model
+from tiny_session import load, observation, speak, tiny_model
 
 from wamdiff_ros.decoding.autoregressive import decode_tokens
 from wamdiff_ros.decoding.block_diffusion import BlockSettings, decode_blocks
@@ -83,7 +83,7 @@ def test_the_plan_is_the_first_rollout_and_the_others_are_candidates(tmp_path, m
         texts.append(decode(ids))
         return {2: back, 3: 'nothing'}.get(len(texts), answer)
 
-    monkeypatch.setattr(session._tokenizer, 'decode', faked)
+    speak(monkeypatch, session, faked)
     seen = observation()
     result = session.plan(seen)
     assert result.plan is not None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_session import load, observation, tiny_model
+from tiny_session import load, observation, speak, tiny_model
 
 from wamdiff_ros.decoding.unmasking import Unmasking
 from wamdiff_ros.model.config import CheckpointError
@@ -92,7 +92,7 @@ def test_an_answer_with_waypoints_becomes_a_plan_that_starts_at_the_vehicle(
     tmp_path, monkeypatch, waypoints, answer
 ):
     session = load(tiny_model(tmp_path / 'model', waypoints))
-    monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: answer)
+    speak(monkeypatch, session, lambda ids: answer)
     seen = observation(speed=8.0)
     result = session.plan(seen)
     assert result.reason == '' and result.plan.ego == seen.ego
@@ -100,6 +100,17 @@ def test_an_answer_with_waypoints_becomes_a_plan_that_starts_at_the_vehicle(
     assert trajectory.time_ns[0] == 0 and trajectory.time_ns[-1] == 4 * 10**9
     np.testing.assert_allclose(trajectory.xy_base_m[0], 0, atol=1e-9)
     np.testing.assert_allclose(trajectory.speed_mps, 8.0, atol=1e-6)
+
+
+def test_an_answer_that_does_not_end_is_refused_though_it_reads_as_a_whole_one(
+    session, monkeypatch
+):
+    answer = ','.join(['4.00,0.00'] * 8)
+    monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: answer)
+    result = session.plan(observation(seed=5))
+    assert result.plan is None and 'cut off' in result.reason
+    speak(monkeypatch, session, lambda ids: answer)
+    assert session.plan(observation(seed=5)).plan is not None
 
 
 def test_denoising_steps_come_from_the_checkpoint_unless_a_parameter_says_otherwise(model_dir):

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from .block_diffusion import Answer, Trace
-from .sampling import Sampler, Sampling
+from .sampling import Sampler, Sampling, insist_on_finite
 
 
 class TokenModel(Protocol):
@@ -46,7 +46,8 @@ def decode_tokens(
     finished = [False] * model.batch
     logits = model.first_logits()
     for index in range(max_new_tokens):
-        tokens, _ = sampler(logits, slot)
+        tokens, probability = sampler(logits, slot)
+        insist_on_finite(probability)
         for row, token in enumerate(tokens.tolist()):
             finished[row] = finished[row] or token in eos_token_ids
             if not finished[row]:
@@ -58,4 +59,4 @@ def decode_tokens(
             break
         logits = model.append(tokens)
         trace.steps_per_block.append(1)
-    return [Answer(tuple(tokens), done) for tokens, done in zip(answers, finished, strict=True)]
+    return [Answer(tuple(ids), end, end) for ids, end in zip(answers, finished, strict=True)]

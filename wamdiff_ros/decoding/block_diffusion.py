@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from .sampling import Sampler, Sampling
+from .sampling import Sampler, Sampling, insist_on_finite
 from .unmasking import Unmasking, choose_slots, unmasked_per_step
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class Answer:
     """A decoded answer: no mask token, nothing from the end-of-sequence token on."""
 
     token_ids: tuple[int, ...]
-    finished: bool  # the model ended it; otherwise it ran out of tokens or of time
+    ended: bool  # an end-of-sequence token stood behind it; otherwise something may be missing
+    finished: bool  # the model ended it, in its own time: the end is not one filled in
 
 
 @dataclass
@@ -170,7 +171,7 @@ def decode_blocks(
         if count > 1 or left == 0 or all(ended) or stop():
             break
         before = block
-    return [Answer(tuple(tokens), done) for tokens, done in zip(answers, finished, strict=True)]
+    return [Answer(tuple(ids), *how) for ids, *how in zip(answers, ended, finished, strict=True)]
 
 
 def denoise_block(
@@ -196,6 +197,7 @@ def denoise_block(
     counts = unmasked_per_step(settings.block_size, settings.denoising_steps)
     dynamic = settings.unmasking in (Unmasking.DYNAMIC, Unmasking.LEADING)
     steps, hurried = 0, count > 1
+    lowest = torch.ones((), device=model.device)
     for share in counts:
         if steps and dynamic and not masked.any():
             break
@@ -206,6 +208,7 @@ def denoise_block(
         before = None
         logits[:, settings.mask_token_id] = -torch.inf
         tokens, probability = sampler(logits, masked)
+        lowest = torch.minimum(lowest, probability.min())  # NaN stays NaN
         if len(tokens) < block.numel():
             tokens = prediction.masked_scatter(masked, tokens)
             probability = torch.zeros_like(masked, dtype=torch.float32).masked_scatter(
@@ -221,6 +224,7 @@ def denoise_block(
         block = torch.where(chosen, prediction, block)
         masked = masked & ~chosen
         steps += 1
+    insist_on_finite(lowest)  # once a block: asking waits for the device
     trace.steps_per_block.append(steps)
     trace.bulk_filled_slots += int(masked.sum())
     trace.cut_short |= hurried

@@ -58,7 +58,10 @@ class Sampler:
 def sample(
     logits: torch.Tensor, sampling: Sampling, generator: torch.Generator | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits float32 [m, vocab] → token ids [m] and their probabilities [m]."""
+    """Logits float32 [m, vocab] → token ids [m] and their probabilities [m].
+
+    Where logits are not finite, neither is the probability; see `insist_on_finite`.
+    """
     if sampling.temperature == 0.0:
         best, tokens = logits.max(dim=-1, keepdim=True)
         return tokens[:, 0], (logits - best).exp_().sum(dim=-1).reciprocal_()
@@ -73,5 +76,15 @@ def sample(
         beyond = probability.cumsum(dim=-1) - probability >= sampling.top_p
         logits = logits.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
     probability = logits.softmax(dim=-1)
-    tokens = torch.multinomial(probability, 1, generator=generator)
+    # A GPU that is asked to draw from NaN is lost to the process.
+    tokens = torch.multinomial(probability.nan_to_num(1.0), 1, generator=generator)
     return tokens[:, 0], probability.gather(-1, tokens)[:, 0]
+
+
+def insist_on_finite(probability: torch.Tensor) -> None:
+    """Raise FloatingPointError unless all probabilities of a forward's tokens are numbers."""
+    if not probability.isfinite().all():
+        raise FloatingPointError(
+            'the network computed NaN or infinity; if that goes on, try dtype float32 or check '
+            'the weights'
+        )

@@ -29,6 +29,7 @@ from .tick_tally import TickTally
 DESCRIBE_MARGIN = 0.1
 DELIVERY_MARGIN_S = 0.002  # from a finished plan to its publication
 RESET_QUIET_S = 5.0  # a reset for the same reason is not logged again for so long
+READ_TOGETHER_NS = 5_000_000  # two clocks read within this are read at one time
 STALL_PERIODS = 3  # without a tick for this long, diagnostics say so
 BASE_FRAME = 'base_link'  # until odometry has named it
 DISABLED = 'planning is disabled, call ~/enable to resume'
@@ -131,7 +132,10 @@ class PlanningLoop:
             if not self._clock_runs:
                 self._set_tick_alarm()
             return
-        if jump := self._guard.check(self._now_ns(), time.monotonic_ns()):
+        steady_ns, now_ns = time.monotonic_ns(), self._now_ns()
+        if time.monotonic_ns() - steady_ns > READ_TOGETHER_NS:
+            return  # the process was held up between the two; the next check sees what this did
+        if jump := self._guard.check(now_ns, steady_ns):
             self._restart(jump)
 
     def stalled(self) -> str:
@@ -178,7 +182,11 @@ class PlanningLoop:
         self._tick_alarm.cancel()
         self._grid_ns = 0
         now_ns = self._now_ns()
+        begins = now_ns > 0 and not self._clock_runs
         self._clock_runs = now_ns > 0
+        if begins:
+            # What came before there was a time could not be checked against it.
+            self._synchronizer.reset()
         if self._clock_runs:
             self._tick_alarm.set(self._period_ns - now_ns % self._period_ns)
 

@@ -117,13 +117,14 @@ class Engine:
         vision = f'vision: {self._vision.name}' if self._vision else ''
         return ' '.join((*words, *filter(None, [self.network.quantised, vision])))
 
+    @torch.inference_mode()
     def reset(self) -> None:
-        """Forget every cached token."""
+        """Forget every cached token, also what is left of it in the buffers."""
         self._cached_tokens = []
         if self._window is not None:
             self._window.reset()
-        if self._cache is not None:
-            self._cache.rollback(0)
+        for cache in filter(None, (self._cache, self._forks)):
+            cache.clear()
 
     @torch.inference_mode()
     def encode_image(self, key: Hashable, patches, grid: tuple[int, int, int]) -> ImageFeatures:

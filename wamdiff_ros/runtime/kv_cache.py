@@ -63,6 +63,13 @@ class KVCache:
             raise ValueError(f'cannot commit {count} slots behind {self.length}')
         self.length += count
 
+    def clear(self) -> None:
+        """Forget everything, and what is in the slots: no mask hides a NaN from attention."""
+        self.keys.zero_()
+        self.values.zero_()
+        self.prefix = None
+        self.first = self.length = 0
+
     def rollback(self, length: int) -> None:
         """Forget everything from slot `length` on."""
         if not self.first <= length <= self.length:

@@ -113,6 +113,12 @@ class PagedCache:
         self._reserved = [max(0, reserved - count) for reserved in self._reserved]
         self.length += count
 
+    def clear(self) -> None:
+        """Forget everything, and what is in the pages: no mask hides a NaN from attention."""
+        self.rollback(0)
+        self.keys.zero_()
+        self.values.zero_()
+
     def rollback(self, length: int) -> None:
         """Forget everything from slot `length` on, and the forks."""
         self._let_go_of_forks()

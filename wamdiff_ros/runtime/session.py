@@ -56,6 +56,7 @@ from .vision_engine import load_vision_engine
 BUNDLED_MODEL = ('models', 'nano')
 # One of the questions of planning/prompts.py, which is told how many images are shown.
 Ask = Callable[[PromptTemplates, Observation, int], Sequence[Part]]
+UNREAD_FILLS = 3  # in a row: this checkpoint's answers cannot be filled in at once
 REMEMBERED_ANSWERS = 16  # the longest of them is how long the next one is expected to be
 
 
@@ -81,7 +82,7 @@ class PlanningSession:
         self._clock_ns = clock_ns
         self._costs = Costs()
         self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
-        self._at_once = True  # the newest answer that was filled in at once could be read
+        self._unread_fills = 0  # newest answers in a row, filled in at once, that gave no plan
         config = engine.config
         self._image_numbers = itertools.count()
         self._window = FrameWindow(config.window_frames, config.window_interval_s, self._encode)
@@ -241,16 +242,19 @@ class PlanningSession:
         texts = [self._tokenizer.decode(answer.token_ids) for answer in answers]
         start_ns = self._clock_ns()
         with clock('trajectory'):
-            plan, reason = self._read(texts[0], observation)
-            others = [self._read(text, observation)[0] for text in texts[1:]]
+            read = [
+                self._read(text, answer.ended, observation)
+                for text, answer in zip(texts, answers, strict=True)
+            ]
+            plan, reason = read[0]
             candidates = [
                 other
-                for other in others
+                for other, _ in read[1:]
                 if other and not broken_check(other.trajectory, other.ego, self._parameters)
             ]
         self._costs.note('trajectory', self._clock_ns() - start_ns)
         if pace is not None and pace.filled_at_once:
-            self._at_once = plan is not None
+            self._unread_fills = 0 if plan is not None else self._unread_fills + 1
         return PlanningResult(
             observation.t0_ns,
             plan,
@@ -370,10 +374,14 @@ class PlanningSession:
         size = self._engine.config.block_size
         budget = -(-self._parameters.max_new_tokens // size)
         expected = max(self._answer_blocks, default=budget)
-        return DeadlinePace(self._costs, self._clock_ns, deadline_ns, expected, self._at_once)
+        at_once = self._unread_fills < UNREAD_FILLS
+        return DeadlinePace(self._costs, self._clock_ns, deadline_ns, expected, at_once)
 
-    def _read(self, text: str, observation: Observation) -> tuple[Plan | None, str]:
+    def _read(self, text: str, ended: bool, observation: Observation) -> tuple[Plan | None, str]:
         """Return the plan that an answer's text holds, or None and the reason."""
+        if not ended:
+            # Its last number may lack digits, and would still be one.
+            return None, 'answer refused: cut off, no end within max_new_tokens and the deadline'
         parsed = parse_waypoints(text, form=self._templates.waypoint_form)
         if isinstance(parsed, Refusal):
             return None, f'answer refused: {parsed.reason}'
@@ -401,7 +409,7 @@ class PlanningSession:
         # filled in at once, which also shows whether this checkpoint's answers can be read then.
         deadlines_ns = [None] * self._engine.config.window_frames
         for tick, deadline_ns in enumerate(
-            (*deadlines_ns, now_ns + 10**12, now_ns + 10**12, now_ns, now_ns)
+            (*deadlines_ns, now_ns + 10**12, now_ns + 10**12, *[now_ns] * UNREAD_FILLS)
         ):
             rgb = np.full((256, 448, 3), tick, np.uint8)
             frame = CameraFrame('warm_up', tick * interval_ns, rgb)
