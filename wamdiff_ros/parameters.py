@@ -64,8 +64,9 @@ class Parameters:
     )
     jump_threshold_s: float = parameter(
         1.0,
-        'A forward jump of the clock larger than this, or any backward jump, clears buffers, '
-        'plan and KV cache; a message stamped farther ahead of the clock is refused [s].',
+        'A forward jump of the clock larger than this, or a backward one (simulated time: any; '
+        'system time: from 0.05 s on), clears buffers, plan and KV cache; a message stamped '
+        'farther ahead of the clock is refused [s].',
         low=0.1,
         high=60.0,
     )

@@ -242,3 +242,24 @@ def test_simulated_time_that_begins_at_zero_starts_the_ticks(start):
     first = bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
     assert first.header.stamp.sec < 100
     assert first.stream_resets == 0
+
+
+def test_what_came_before_the_first_clock_is_forgotten_when_time_begins(start):
+    """A sensor driver on the system clock, whose stamps nothing could be compared with yet."""
+    bench, _ = start('-p', 'use_sim_time:=true', simulated=True)
+    bench.sim_runs = False
+    bench.wait(lambda: bench.state() == 'active', 'the planner')
+
+    def taken():
+        hour_ns = 3600 * 10**9
+        bench.publish_frame(bench.now_ns() + hour_ns)
+        bench.publish_odometry(bench.now_ns() + hour_ns)
+        if not bench.heard['diagnostics']:
+            return False
+        values = bench.diagnostic_values(bench.heard['diagnostics'][-1].status[0])
+        return int(values['front.received']) and int(values['odometry.received'])
+
+    bench.wait(taken, 'messages before time')
+    bench.sim_runs = True
+    first = bench.next_status(lambda m: m.state == PlannerStatus.NOMINAL, 'planning')
+    assert first.stream_resets == 0
