@@ -42,3 +42,11 @@ def test_every_answer_parses_and_its_plan_starts_at_the_vehicle(session, seed):
         np.testing.assert_allclose(trajectory.xy_base_m[0], 0.0, atol=1e-6)
         assert trajectory.speed_mps[0] == pytest.approx(speed, abs=1.0)
         assert np.isfinite(trajectory.xy_base_m).all()
+
+
+def test_answers_that_come_late_can_be_read_too(session):
+    """Two blocks of displacements cannot be filled in from one forward; warming up knows that."""
+    for seen in observations(SEEDS[0]):
+        result = session.plan(seen, 0.0)
+        assert result.plan is not None, result.reason
+        assert result.cut_short and result.counts.denoising_forwards == 2
