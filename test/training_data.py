@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
+from wamdiff_ros.training.conversations import corpus
 from wamdiff_ros.training.nano import SIZES, TEMPLATES, write_random_weights, write_skeleton
-from wamdiff_ros.training.records import OBJECTS, DrivingRecord, corpus
+from wamdiff_ros.training.records import OBJECTS, DrivingRecord
 from wamdiff_ros.types import Command
 
 

@@ -10,7 +10,8 @@ from wamdiff_ros.evaluation.comparison import compare
 from wamdiff_ros.evaluation.comparison_text import to_text
 from wamdiff_ros.evaluation.held_out import HeldOutError, ask, choose, offsets_m
 from wamdiff_ros.planning.answer import parse_description
-from wamdiff_ros.training.records import ConversationRecord, format_description
+from wamdiff_ros.training.conversations import format_description
+from wamdiff_ros.training.records import ConversationRecord
 from wamdiff_ros.training.shards import Shards, ShardWriter
 from wamdiff_ros.types import (
     InferenceCounts,

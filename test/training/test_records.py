@@ -12,17 +12,19 @@ from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.planning.answer import WaypointForm, parse_description, parse_waypoints
 from wamdiff_ros.planning.prompts import PromptTemplates, navigation_turn
+from wamdiff_ros.training.conversations import (
+    conversations_of,
+    corpus,
+    format_description,
+    read_description,
+    write_displacements,
+)
 from wamdiff_ros.training.records import (
     OBJECTS,
     ConversationRecord,
     DrivingRecord,
     RecordError,
-    conversations_of,
-    corpus,
-    format_description,
-    read_description,
     read_record,
-    write_displacements,
 )
 from wamdiff_ros.types import Command
 

@@ -8,8 +8,8 @@ import pytest
 from wamdiff_ros.model.config import load_config
 from wamdiff_ros.model.tokenizer import Tokenizer
 from wamdiff_ros.training.block_layout import Layout, fill_answer, lay_out_blocks
+from wamdiff_ros.training.conversations import write_displacements, write_fixed_width
 from wamdiff_ros.training.noise import Noise, content_tokens, token_texts
-from wamdiff_ros.training.records import write_displacements, write_fixed_width
 from wamdiff_ros.training.slips import Slips, nearest
 
 NANO = Path(__file__).parents[2] / 'models/nano'

@@ -6,8 +6,8 @@ from training_data import records, tiny_checkpoint
 
 from wamdiff_ros.parameters import Parameters
 from wamdiff_ros.runtime.session import PlanningSession
+from wamdiff_ros.training.conversations import write_displacements
 from wamdiff_ros.training.recipe import Recipe
-from wamdiff_ros.training.records import write_displacements
 from wamdiff_ros.training.trainer import Trainer
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from ..runtime.session import PlanningSession
-from ..training.records import OBJECTS, WAYPOINTS, DrivingRecord, read_description
+from ..training.conversations import read_description
+from ..training.records import OBJECTS, WAYPOINTS, DrivingRecord
 from ..training.shards import Shards
 
 

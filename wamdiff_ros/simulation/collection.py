@@ -12,7 +12,8 @@ from PIL import Image as Picture
 from scipy.spatial.transform import Rotation
 
 from ..pinhole import Pinhole
-from ..training.records import DrivingRecord, fits_fixed_width
+from ..training.conversations import fits_fixed_width
+from ..training.records import DrivingRecord
 from ..types import CameraFrame, Observation
 from .boxes import Box, boxes
 from .cameras import CAMERAS

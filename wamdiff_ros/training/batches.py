@@ -21,11 +21,12 @@ from ..model.image_processor import ImageProcessor
 from ..model.tokenizer import Tokenizer
 from ..planning.prompts import PromptTemplates
 from .block_layout import BlockBatch, Layout, fill_answer, lay_out_blocks, lay_out_tokens
+from .conversations import conversations_of
 from .image_features import ImageFeatures
 from .network_forward import ImageGroup
 from .noise import Noise, content_tokens, token_texts
 from .recipe import RecipeError
-from .records import DrivingRecord, Record, conversations_of, decode_image
+from .records import DrivingRecord, Record, decode_image
 from .slips import Slips
 
 AHEAD = 3  # steps prepared in advance

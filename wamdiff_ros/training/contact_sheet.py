@@ -8,15 +8,8 @@ from PIL import ImageDraw, ImageFont
 from tqdm import tqdm
 
 from ..pinhole import NEAR_M, Pinhole
-from .records import (
-    ConversationRecord,
-    DrivingRecord,
-    Record,
-    camera_of,
-    decode_image,
-    format_description,
-    frames_ago,
-)
+from .conversations import format_description
+from .records import ConversationRecord, DrivingRecord, Record, camera_of, decode_image, frames_ago
 from .shards import Shards
 
 PICTURE_PX = (512, 256)

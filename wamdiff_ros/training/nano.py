@@ -194,7 +194,7 @@ def write_random_weights(out: Path, seed: int, std: float = 0.02) -> None:
 def main(args: list[str] | None = None) -> int:
     """Write the checkpoint that training starts from; returns 0, or 1 where OUT exists."""
     from ..simulation.truth import LATERAL, LONGITUDINAL, WORDINGS
-    from .records import corpus
+    from .conversations import corpus
 
     parser = argparse.ArgumentParser(
         prog='python -m wamdiff_ros.training.nano',
