@@ -70,8 +70,10 @@ def test_prompts_decoded_together_get_the_answers_that_they_get_alone(student, u
         assert together == ids
 
 
-def test_the_student_learns_from_states_that_its_decoding_went_through(student):
+@pytest.mark.parametrize('unmasking', Unmasking)
+def test_the_student_learns_from_states_that_its_decoding_went_through(student, unmasking):
     network, batch, on_policy = student
+    on_policy._settings = replace(on_policy._settings, unmasking=unmasking)
     answers, states = on_policy.decode(batch)
     layout = on_policy.lay_out(batch, 4, np.random.default_rng(0))
     mask = network.config.mask_token_id

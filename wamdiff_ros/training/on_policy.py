@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from ..decoding.block_diffusion import BlockSettings, Trace, decode_blocks
-from ..decoding.unmasking import Unmasking
 from ..model.network import Network
 from ..runtime.engine import Engine, ImageFeatures
 from .batches import TaskBatch
@@ -26,14 +25,8 @@ class OnPolicy:
         with torch.device(device):
             network = Network(student.config).to(dtype)
         self._engine = Engine(network.eval().requires_grad_(False))
-        config = student.config
-        self._settings = BlockSettings(
-            config.block_size,
-            config.mask_token_id,
-            config.eos_token_ids,
-            recipe.on_policy_steps or config.denoising_steps,
-            Unmasking.STATIC,
-        )
+        steps = recipe.on_policy_steps or student.config.denoising_steps
+        self._settings = BlockSettings.of(student.config, denoising_steps=steps)
         self._copies = recipe.noisy_copies
 
     def lay_out(
@@ -41,17 +34,18 @@ class OnPolicy:
     ) -> BlockBatch:
         """Return the layout of the student's own answers to the prompts of `batch`."""
         answers, states = self.decode(batch)
-        size = self._settings.block_size
+        size, mask = self._settings.block_size, self._settings.mask_token_id
         noisy = []
         for row, answer in enumerate(answers):
             blocks = len(answer) // size
             copies = np.empty((self._copies, len(answer)), np.int64)
             for copy in range(self._copies):
                 for block in range(blocks):
-                    choice = states[block][random.integers(len(states[block]))]
-                    copies[copy, block * size : (block + 1) * size] = choice[row]
+                    # An answer may be done with a block before the others are.
+                    unfinished = [state[row] for state in states[block] if mask in state[row]]
+                    choice = unfinished[random.integers(len(unfinished))]
+                    copies[copy, block * size : (block + 1) * size] = choice
             noisy.append(copies)
-        mask = self._settings.mask_token_id
         levels = [
             (copies == mask).reshape(self._copies, -1, size).mean(2).repeat(size, axis=1)
             for copies in noisy
