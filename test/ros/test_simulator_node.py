@@ -174,7 +174,8 @@ def test_without_a_planner_it_ends_with_a_reason():
     assert 'Traceback' not in output
 
 
-def test_a_route_on_which_nobody_plans_ends_as_stuck_and_is_scored(tmp_path):
+def test_a_route_on_which_nobody_plans_ends_as_stuck_and_is_scored_before_the_next(tmp_path):
+    file = tmp_path / 'drive.json'
     context = rclpy.Context()
     rclpy.init(context=context)
     try:
@@ -182,14 +183,20 @@ def test_a_route_on_which_nobody_plans_ends_as_stuck_and_is_scored(tmp_path):
         planner.create_service(Trigger, 'planner/reset', lambda request, response: response)
         executor = SingleThreadedExecutor(context=context)
         executor.add_node(planner)
-        simulator = start_simulator(seed=SEED, out=tmp_path, publish_clock='true', rate=50.0)
+        simulator = start_simulator(
+            seed=SEED, routes=2, out=tmp_path, publish_clock='true', rate=50.0
+        )
         while simulator.poll() is None:
             executor.spin_once(timeout_sec=0.05)
+            if file.exists():
+                simulator.terminate()
     finally:
         rclpy.shutdown(context=context)
     output, _ = simulator.communicate()
     assert simulator.returncode == 0 and 'driving off without' in output, output
-    (row,) = json.loads((tmp_path / 'drive.json').read_text())['rows']
+    result = json.loads(file.read_text())
+    (row,) = result['rows']
+    assert result['routes_asked'] == 2
     assert (row['ended_early'], row['success']) == ('stuck', False)
     assert 30.0 <= row['duration_s'] < 40.0  # it has to come to a stop first
 

@@ -10,7 +10,6 @@ stands still until the planner's first trajectory. Ends after the last route: ex
 with 0, too.
 """
 
-import json
 import math
 import signal
 import sys
@@ -33,7 +32,7 @@ from ..message_time import header_ns, nanoseconds
 from ..observation.ego_buffer import interpolate
 from ..simulation.cameras import CAMERAS
 from ..simulation.closed_loop import CAMERA, STEP_NS, WAIT
-from ..simulation.drive import to_json, to_text
+from ..simulation.drive import to_json, to_text, write_result
 from ..simulation.expert import Expert
 from ..simulation.follower import MapTrajectory, follow
 from ..simulation.ground_truth import ground_truth
@@ -51,6 +50,7 @@ LEAD_NS = 10_000_000
 SUBSTEPS = 4  # of odometry within one step of the world
 CLOCK_PERIOD_S = 0.005  # at most, of /clock
 FIRST_PLAN_NS = 10_000_000_000  # then the route begins without one
+DRIVER = 'planner over DDS'  # in drive.json
 FRAME = 'odom'  # of the world's odometry: the map frame
 STATUS_OF = {value: status for status, value in TRAJECTORY_STATUS.items()}
 
@@ -115,11 +115,12 @@ class SimulatorNode(Node):
             word = 'completed' if score.completed else f'ended at {score.completion:.0%}'
             faults = '; '.join(score.faults) or 'no faults'
             self.get_logger().info(f'route {seed}: {word}, {faults}')
-        if scores and self._out:
-            result = {**to_json(scores, 'planner over DDS'), 'late_steps': self.late_steps}
-            folder = Path(self._out).expanduser()
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / 'drive.json').write_text(json.dumps(result, indent=1) + '\n', 'utf8')
+            if self._out:  # whoever ends this early loses the route under way only
+                asked, late = len(self._seeds), self.late_steps
+                result = {'routes_asked': asked, **to_json(scores, DRIVER), 'late_steps': late}
+                folder = Path(self._out).expanduser()
+                folder.mkdir(parents=True, exist_ok=True)
+                write_result(folder / 'drive.json', result)
         return scores
 
     def _drive_route(self, world: World) -> RouteScore | None:

@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         def keep(scores: 'list[RouteScore]') -> dict[str, Any]:
             result = {'routes_asked': len(seeds), **to_json(scores, driver)}
             if job.out is not None:
-                _write(job.out / 'drive.json', result)
+                write_result(job.out / 'drive.json', result)
             return result
 
         scores = _drive_all(job, seeds, min(arguments.workers, len(seeds)), keep)
@@ -209,7 +209,7 @@ def _drive_all(job: _Job, seeds: range, workers: int, keep: Callable) -> 'list[R
     return scores
 
 
-def _write(path: Path, result: dict[str, Any]) -> None:
+def write_result(path: Path, result: dict[str, Any]) -> None:
     """Replace the file at once: whoever is killed leaves the old one or the new one."""
     new = path.with_suffix('.json.part')
     new.write_text(json.dumps(result, indent=1) + '\n', 'utf8')
