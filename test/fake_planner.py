@@ -89,6 +89,8 @@ class FakeSession:
         )
 
     def describe(self, observation, stop):
+        if error := self._steering.get('describe_error', ''):
+            raise RuntimeError(error)
         height, width = observation.frames[0].rgb.shape[:2]
         text = f'a road, {width} by {height}'
         description = SceneDescription(

@@ -30,9 +30,9 @@ class FakeSession:
 
     backend, model_name = 'fake cpu', 'fake'
 
-    def __init__(self, parameters, refuse=(), fail=()):
+    def __init__(self, parameters, refuse=(), fail=(), speechless=False):
         self._parameters = parameters
-        self._refuse, self._fail = refuse, fail
+        self._refuse, self._fail, self._speechless = refuse, fail, speechless
         self._since_reset = 0
         self.planned = 0
 
@@ -63,6 +63,8 @@ class FakeSession:
         )  # fmt: skip
 
     def describe(self, observation, stop):
+        if self._speechless:
+            raise RuntimeError('lost for words')
         text = f'after {self._since_reset} plans'
         said = SceneDescription(observation.t0_ns, 'base_link', text, (('road', 'dry'),), stop())
         return said, StageTimings((('describe', 2 * 10**6),))

@@ -218,21 +218,27 @@ def test_sections_of_any_json_are_clean_text(content):
 
 
 def test_displacements_add_up_from_the_vehicle_in_decimetres():
-    text = '052,+001,+053,-003,+000,+000,-002,+010,+001,+000,+001,+000,+001,+000,+1e1,+0.5'
+    text = '052,+001,+053,-003,+000,+000,-002,+010,+001,+000,+001,+000,+001,+000,+010,-005'
     parsed = parse_waypoints(text, form=WaypointForm.DISPLACEMENTS)
     assert parsed.xy_base_m[:4] == pytest.approx(
         np.array([(5.2, 0.1), (10.5, -0.2), (10.5, -0.2), (10.3, 0.8)])
     )
-    assert parsed.xy_base_m[-1] == pytest.approx((11.6, 0.85))
+    assert parsed.xy_base_m[-1] == pytest.approx((11.6, 0.3))
 
 
 @pytest.mark.parametrize(
     ('text', 'reason'),
     [
-        (','.join(['2001', '0'] * 8), "'2001' dm is farther than 200 m"),
-        (','.join(['251', '0'] * 8), '200.8 m in all is farther than 200 m'),
-        (','.join(['0', '-251'] * 8), '200.8 m in all is farther than 200 m'),
-        (','.join(['1', '0'] * 7), '14 numbers, wanted 16'),
+        (','.join(['251', '000'] * 8), '200.8 m in all is farther than 200 m'),
+        (','.join(['000', '-251'] * 8), '200.8 m in all is farther than 200 m'),
+        (','.join(['001', '000'] * 7), '14 numbers, wanted 16'),
+        *(
+            (
+                ','.join(['052', '+001'] * 7 + ['052', number]),
+                f'{number!r} has not three digits, the answer may be cut off',
+            )
+            for number in ('+01', '+0', '+0012', '+1.5', '1e2')
+        ),
         ('', 'empty answer'),
     ],
 )

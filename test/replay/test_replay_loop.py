@@ -217,6 +217,14 @@ def test_descriptions_come_as_often_as_in_the_node(tmp_path):
     }  # fmt: skip
 
 
+def test_a_description_that_fails_waits_its_turn_again(tmp_path):
+    """Each failure clears the KV cache, which must not happen at every tick."""
+    entries, session = drive(), FakeSession(Parameters.from_mapping({}), speechless=True)
+    info, ticks = replay(write(tmp_path / 'bag', entries), tmp_path / 'replay', session)
+    assert info['counters']['failed_inferences'] == 3
+    assert statuses(ticks) == {'NOMINAL': len(ticks)}
+
+
 # -- stamps and messages that are none ----------------------------------------------------------
 
 

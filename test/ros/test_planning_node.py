@@ -1,6 +1,7 @@
 """The node in operation, as a process of its own over real DDS."""
 
 import re
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -216,6 +217,21 @@ def test_exception_in_inference_is_a_failed_tick_and_not_the_end(planning):
     bench.wait(lambda: 'RuntimeError: the network has a cold' in planner.output(), 'its log')
     planner.steer()
     bench.next_status(lambda m: m.state == NOMINAL, 'recovery')
+
+
+def test_description_that_fails_waits_its_turn_again(planning):
+    """Each failure clears the KV cache, which must not happen at every tick."""
+    bench, planner = planning
+    planner.steer(describe_error='lost for words')
+    counted = []
+    for _ in range(3):
+        values = bench.diagnostic_values(bench.next_diagnosis(lambda d: True, 'the counters'))
+        counted.append((time.monotonic(), int(values['failed_inferences'])))
+    (start_s, before), (end_s, after) = counted[0], counted[-1]
+    assert before < after <= before + (end_s - start_s) + 2
+    planner.steer()
+    told = len(bench.heard['description'])
+    bench.wait(lambda: len(bench.heard['description']) > told, 'words again')
 
 
 def test_answer_without_a_trajectory_is_counted_and_its_reason_shown(planning):

@@ -86,6 +86,7 @@ def test_answers_that_cannot_be_read_when_filled_at_once_get_a_forward_per_block
     monkeypatch.setattr(session._tokenizer, 'decode', lambda ids: 'nothing to read')
     slow, clock = slowed(session, 5 * MS)  # warming up shows it
     monkeypatch.undo()
+    slow.reset()
     result = slow.plan(observation(), (clock.now_ns + 20 * MS) / 1e9)
     assert result.counts.denoising_forwards == 4 and result.cut_short
     assert result.plan is not None
@@ -102,6 +103,8 @@ def test_three_unread_fills_in_a_row_end_filling_at_once_and_fewer_do_not(sessio
             patch.setattr(session._tokenizer, 'decode', lambda ids: 'nothing to read')
             assert [hurried() for _ in range(unread)] == [1] * unread
         assert hurried() == then
+    slow.reset()  # what warming up has shown is known, and all that came since forgotten
+    assert hurried() == 1
 
 
 def test_a_generous_deadline_changes_nothing(session, monkeypatch):

@@ -187,6 +187,8 @@ def test_forks_are_empty_after_a_reset_too(tmp_path):
         prompt, names = golden_prompt('P2', engine.config)
         engine.prefill([prompt], [features(engine, names)], 8, rollouts=2)
         decode_blocks(engine, RULES[0], 8)
+        # A larger cache takes the place of the one that the forks stand on.
+        engine.prefill([prompt], [features(engine, names)], 400)
         engine.reset()
         for cache in (engine._cache, engine._forks):
             assert cache.length == 0 and not cache.keys.any() and not cache.values.any()

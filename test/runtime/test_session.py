@@ -113,6 +113,25 @@ def test_an_answer_that_does_not_end_is_refused_though_it_reads_as_a_whole_one(
     assert session.plan(observation(seed=5)).plan is not None
 
 
+def test_a_network_that_computes_nan_gives_a_reason_and_the_next_plan_is_sound(
+    session, monkeypatch
+):
+    speak(monkeypatch, session, lambda ids: ','.join(['4.00,0.00'] * 8))
+    seen = observation(seed=6)
+    assert session.plan(seen).plan is not None
+    with torch.inference_mode():
+        session._engine._cache.values.fill_(torch.nan)
+    result = session.plan(seen)
+    assert result.plan is None and 'NaN' in result.reason
+    assert session.plan(seen).plan is not None
+    with torch.inference_mode():
+        session._engine._cache.values.fill_(torch.nan)
+    with pytest.raises(FloatingPointError):
+        session.describe(seen)
+    session.reset()
+    assert session.plan(seen).plan is not None
+
+
 def test_denoising_steps_come_from_the_checkpoint_unless_a_parameter_says_otherwise(model_dir):
     assert load(model_dir)._settings.denoising_steps == 3
     assert load(model_dir, denoising_steps=7)._settings.denoising_steps == 7

@@ -115,7 +115,11 @@ def _ask_one(session: PlanningSession, record: DrivingRecord) -> dict:
     start = time.perf_counter()
     result = session.plan(observation)
     planned = time.perf_counter()
-    description, _ = session.describe(observation)
+    try:
+        description, _ = session.describe(observation)
+    except FloatingPointError:
+        description = None
+        session.reset()
     described = time.perf_counter()
     offset = np.full((WAYPOINTS, 2), np.nan)
     if result.plan is not None:

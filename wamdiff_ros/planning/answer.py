@@ -18,6 +18,7 @@ DISPLACEMENT_M = 0.1  # the unit of WaypointForm.DISPLACEMENTS
 
 _LABEL = re.compile(r'\s*(?:answer|trajectory|waypoints)\s*[:=]', re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r'[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?')
+_DISPLACEMENT = re.compile(r'[+-]?[0-9]{3}')
 _NOT_FINITE = re.compile(r'[+-]?(?:nan|inf|infinity)', re.IGNORECASE | re.ASCII)
 _FULL_WIDTH = str.maketrans('，；：（）［］', ',;:()[]')
 _BRACKETS = {')': '(', ']': '['}
@@ -28,8 +29,8 @@ class WaypointForm(Enum):
     """How an answer writes waypoints; the text is "x1,y1,x2,y2,…" in both."""
 
     POSITIONS = 'positions'  # metres in the base frame, as the published models write
-    # Whole decimetres from each waypoint to the next, the first from the vehicle. Who keeps their
-    # speed repeats themselves: easy for decoders that write many tokens at once.
+    # Decimetres in three digits from each waypoint to the next, the first from the vehicle. Who
+    # keeps their speed repeats themselves: easy for decoders that write many tokens at once.
     DISPLACEMENTS = 'displacements'
 
 
@@ -78,6 +79,8 @@ def parse_waypoints(
             return Refusal(f'{_quoted(field)} is not finite')
         if not _NUMBER.fullmatch(field):
             return Refusal(f'{_quoted(field)} is not a number')
+        if form is WaypointForm.DISPLACEMENTS and not _DISPLACEMENT.fullmatch(field):
+            return Refusal(f'{_quoted(field)} has not three digits, the answer may be cut off')
         value = float(field) * unit_m
         # An overflow to infinity is refused here too.
         if not abs(value) <= MAX_DISTANCE_M:

@@ -147,13 +147,15 @@ class ReplayLoop:
         due = period_s > 0 and grid_ns >= self._describe_from_ns
         if not due or outcome.observation is None:
             return None, StageTimings()
+        next_ns = grid_ns + round(period_s * 1e9)
         try:
             description, timings = self._session.describe(outcome.observation, lambda: False)
         except Exception:  # a description less, as in the node
             self._note_failure()
+            self._describe_from_ns = next_ns
             return None, StageTimings()
         if description is not None:
-            self._describe_from_ns = grid_ns + round(period_s * 1e9)
+            self._describe_from_ns = next_ns
         return description, timings
 
     def _note_failure(self) -> None:

@@ -342,10 +342,12 @@ class PlanningLoop:
         self._describe_timings = outcome.timings
         if outcome.description is not None:
             self._description = outcome.description
-            period_ns = round(self._parameters.description_period_s * 1e9)
-            self._describe_from_ns = outcome.request.grid_ns + period_ns
         else:
             self.counters.descriptions_left_out += 1
+        # One that failed has cost the plans their cached prefix; it waits its turn again.
+        if outcome.description is not None or outcome.traceback:
+            period_ns = round(self._parameters.description_period_s * 1e9)
+            self._describe_from_ns = outcome.request.grid_ns + period_ns
 
     def _forget(self) -> None:
         """Drop plan and KV cache; a pending tick is published without its plan."""

@@ -115,7 +115,12 @@ class PagedCache:
 
     def clear(self) -> None:
         """Forget everything, and what is in the pages: no mask hides a NaN from attention."""
-        self.rollback(0)
+        self._let_go_of_forks()
+        # Its prefix may have been replaced by a larger one since, and does not free it any more.
+        for sequence in self.sequences:
+            sequence.free()
+        self.sequences = [PagedSequence(self.pool) for _ in range(self.batch)]
+        self.prefix, self.length, self._reserved = None, 0, [0] * self.batch
         self.keys.zero_()
         self.values.zero_()
 

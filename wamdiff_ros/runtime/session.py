@@ -82,7 +82,8 @@ class PlanningSession:
         self._clock_ns = clock_ns
         self._costs = Costs()
         self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
-        self._unread_fills = 0  # newest answers in a row, filled in at once, that gave no plan
+        # Newest answers in a row, filled in at once, that gave no plan: now, and after warming up.
+        self._unread_fills = self._unread_at_first = 0
         config = engine.config
         self._image_numbers = itertools.count()
         self._window = FrameWindow(config.window_frames, config.window_interval_s, self._encode)
@@ -208,6 +209,7 @@ class PlanningSession:
         """Forget the cached prefix and the encoded frames."""
         self._window.reset()
         self._engine.reset()
+        self._unread_fills = self._unread_at_first
 
     def show(self, observation: Observation) -> None:
         """Take the frames of a moment from which nothing is planned, for those that follow."""
@@ -228,15 +230,20 @@ class PlanningSession:
         pace = None
         if deadline_ns is not None:
             pace = self._pace(deadline_ns - self._costs.estimate_ns('trajectory'))
-        answers, trace, counts = self._answer(
-            navigation_turn,
-            observation,
-            self._parameters.max_new_tokens,
-            clock,
-            'decode',
-            pace=pace,
-            samplings=self._rollouts,
-        )
+        try:
+            answers, trace, counts = self._answer(
+                navigation_turn,
+                observation,
+                self._parameters.max_new_tokens,
+                clock,
+                'decode',
+                pace=pace,
+                samplings=self._rollouts,
+            )
+        except FloatingPointError as error:
+            self.reset()  # or what is not finite would stay in the cache
+            reason, counts = f'answer refused: {error}', InferenceCounts()
+            return PlanningResult(observation.t0_ns, None, reason, '', clock.timings(), counts)
         if answers[0].finished and self._settings is not None:
             self._answer_blocks.append(len(trace.steps_per_block))
         texts = [self._tokenizer.decode(answer.token_ids) for answer in answers]
@@ -272,6 +279,7 @@ class PlanningSession:
         """Answer the description prompt on the same images; None when nothing was said in time.
 
         `stop` is asked between forwards: once it is true, what there is so far is handed over.
+        Raises FloatingPointError when the network computes NaN; then reset before going on.
         """
         clock = StageClock()
         (answer,), _, _ = self._answer(
@@ -415,4 +423,6 @@ class PlanningSession:
             frame = CameraFrame('warm_up', tick * interval_ns, rgb)
             self._plan(Observation(0, (frame,), ego, Command.STRAIGHT), deadline_ns)
         self._answer_blocks.clear()
+        if self._unread_fills >= UNREAD_FILLS:
+            self._unread_at_first = UNREAD_FILLS
         self.reset()
