@@ -10,7 +10,7 @@ from tiny_session import load, observation, tiny_model
 
 from wamdiff_ros.decoding.block_diffusion import BlockSettings, Trace, decode_blocks
 from wamdiff_ros.decoding.unmasking import Unmasking
-from wamdiff_ros.runtime import session
+from wamdiff_ros.runtime import loaded_model
 from wamdiff_ros.runtime.engine import Engine
 from wamdiff_ros.runtime.graph_runner import GraphRunner
 from wamdiff_ros.runtime.options import PLAIN, EngineOptions
@@ -119,7 +119,7 @@ def test_the_vision_backend_takes_the_place_of_the_tower(plain):
 
 
 def test_a_session_over_pages_plans_and_describes_as_one_over_slots(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, 'flashinfer_kernels', lambda *where: TORCH_KERNELS)
+    monkeypatch.setattr(loaded_model, 'flashinfer_kernels', lambda *where: TORCH_KERNELS)
     model_dir = tiny_model(tmp_path)
     wanted, mine = load(model_dir, rollouts=3), load(model_dir, rollouts=3, attention='flashinfer')
     assert mine.backend == 'torch cpu float32'

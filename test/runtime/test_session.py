@@ -150,8 +150,8 @@ def test_the_unmasking_rule_comes_from_the_checkpoint_unless_a_parameter_says_ot
 
 
 def test_image_limits_come_from_the_checkpoint_unless_a_parameter_says_otherwise(model_dir):
-    assert load(model_dir)._processor.max_pixels == 320 * 192
-    assert load(model_dir, max_pixels=4096)._processor.max_pixels == 4096
+    assert load(model_dir)._model.processor.max_pixels == 320 * 192
+    assert load(model_dir, max_pixels=4096)._model.processor.max_pixels == 4096
 
 
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))

@@ -80,7 +80,7 @@ def _build(args: argparse.Namespace) -> int:
     from ..model.weights import load_network
     from ..share import share_path
     from .engine_cache import default_cache_dir
-    from .session import BUNDLED_MODEL
+    from .loaded_model import BUNDLED_MODEL
     from .tensorrt_vision import unavailable
     from .vision_engine import VisionFiles, provide_engine, provide_onnx, shapes_of
 

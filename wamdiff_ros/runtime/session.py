@@ -9,26 +9,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import torch
 
 from ..decoding.autoregressive import decode_tokens
 from ..decoding.block_diffusion import Answer, BlockSettings, Trace, decode_blocks
 from ..decoding.sampling import Sampling
 from ..decoding.unmasking import Unmasking
 from ..model.chat import user_prompt
-from ..model.config import CheckpointError, load_config
-from ..model.image_processor import ImageProcessor
-from ..model.tokenizer import Tokenizer
-from ..model.weights import load_network
 from ..parameters import Parameters
 from ..planning.answer import Refusal, parse_description, parse_waypoints
 from ..planning.checks import broken_check
 from ..planning.prompts import Image, Part, PromptTemplates, description_turn, navigation_turn
 from ..planning.trajectory import trajectory_from_waypoints
-from ..share import share_path
 from ..types import (
     CameraFrame,
     Command,
@@ -40,20 +33,13 @@ from ..types import (
     SceneDescription,
     StageTimings,
 )
-from .device import choose_device, choose_dtype
 from .engine import Engine, ImageFeatures
-from .engine_cache import default_cache_dir
-from .flashinfer_attention import flashinfer_kernels
 from .frame_window import FrameWindow
+from .loaded_model import LoadedModel, load_model
 from .options import EngineOptions
 from .pace import Costs, DeadlinePace
-from .paged_forward import PagedBackend
-from .quantisation import Quantisation, options_for, quantise
 from .stage_clock import StageClock
-from .tensorrt_vision import insist_on_tensorrt
-from .vision_engine import load_vision_engine
 
-BUNDLED_MODEL = ('models', 'nano')
 # One of the questions of planning/prompts.py, which is told how many images are shown.
 Ask = Callable[[PromptTemplates, Observation, int], Sequence[Part]]
 UNREAD_FILLS = 3  # in a row: this checkpoint's answers cannot be filled in at once
@@ -65,26 +51,21 @@ class PlanningSession:
 
     def __init__(
         self,
-        engine: Engine,
-        tokenizer: Tokenizer,
-        processor: ImageProcessor,
-        templates: PromptTemplates,
+        model: LoadedModel,
         parameters: Parameters,
-        model_name: str,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ):
-        self.model_name = model_name
-        self._engine = engine
-        self._tokenizer = tokenizer
-        self._processor = processor
-        self._templates = templates
+        self._model = model
+        self._engine = model.engine
+        self._tokenizer = model.tokenizer
+        self._templates = model.templates
         self._parameters = parameters
         self._clock_ns = clock_ns
         self._costs = Costs()
         self._answer_blocks: deque[int] = deque(maxlen=REMEMBERED_ANSWERS)
         # Newest answers in a row, filled in at once, that gave no plan: now, and after warming up.
         self._unread_fills = self._unread_at_first = 0
-        config = engine.config
+        config = model.engine.config
         self._image_numbers = itertools.count()
         self._window = FrameWindow(config.window_frames, config.window_interval_s, self._encode)
         self._sampling = Sampling(
@@ -123,72 +104,22 @@ class PlanningSession:
         FlashInferUnavailable, TensorRtUnavailable, TensorRtError or VisionExportError.
         `options` are for measuring and tests; by default the engine's faster paths are on.
         """
-        if parameters.threads:
-            torch.set_num_threads(parameters.threads)
-        model_dir = Path(parameters.model_dir or share_path(*BUNDLED_MODEL)).expanduser()
-        if not model_dir.is_dir():
-            raise CheckpointError(f'{model_dir}: no such folder; set model_dir to a checkpoint')
-        device = choose_device(parameters.device)
-        dtype = choose_dtype(parameters.dtype, device)
-        quantisation = Quantisation(
-            parameters.language_quantisation,
-            parameters.vision_quantisation,
-            parameters.head_quantisation,
-        )
-        config = load_config(model_dir)
-        ticks = config.window_interval_s * parameters.rate_hz
-        if config.window_frames > 1 and not 0.5 <= ticks <= 1.5:
-            raise CheckpointError(
-                f'{model_dir}: trained on frames {config.window_interval_s:g} s apart, but '
-                f'rate_hz is {parameters.rate_hz:g}; set it to {1 / config.window_interval_s:g}'
-            )
-        tokenizer = Tokenizer.load(model_dir, config)
-        processor = ImageProcessor.load(model_dir, config.vision)
-        processor = processor.with_pixels(parameters.min_pixels, parameters.max_pixels)
-        templates = PromptTemplates.load(model_dir)
-        attention = None
-        if parameters.attention == 'flashinfer':
-            attention = PagedBackend(flashinfer_kernels(config.text, dtype, device))
-        if parameters.vision_backend == 'tensorrt':
-            insist_on_tensorrt(parameters.vision_precision, device)
-        network = load_network(
-            model_dir, config, dtype=dtype, device=device, progress=progress, cancelled=cancelled
-        )
-        quantise(network, quantisation)
-        options = options_for(quantisation, options or EngineOptions(runtime=parameters.runtime))
-        vision = None
-        if parameters.vision_backend == 'tensorrt':
-            vision = load_vision_engine(
-                network.vision,
-                processor,
-                model_name=model_dir.resolve().name,
-                cache_dir=Path(parameters.cache_dir or default_cache_dir()).expanduser(),
-                precision=parameters.vision_precision,
-                images=len(parameters.cameras),
-                progress=progress,
-                cancelled=cancelled,
-            )
-        engine = Engine(network, options, attention=attention, vision=vision, progress=progress)
-        session = cls(
-            engine, tokenizer, processor, templates, parameters, model_dir.resolve().name
-        )
+        model = load_model(parameters, options, progress=progress, cancelled=cancelled)
+        session = cls(model, parameters)
         progress('warming up')
         session._warm_up()
         return session
 
     def on_clock(self, clock_ns: Callable[[], int]) -> 'PlanningSession':
         """Return a session over the same engine with deadlines on another clock, warmed up."""
-        session = PlanningSession(
-            self.engine,
-            self._tokenizer,
-            self._processor,
-            self._templates,
-            self._parameters,
-            self.model_name,
-            clock_ns,
-        )
+        session = PlanningSession(self._model, self._parameters, clock_ns)
         session._warm_up()
         return session
+
+    @property
+    def model_name(self) -> str:
+        """The checkpoint's."""
+        return self._model.name
 
     @property
     def engine(self) -> Engine:
@@ -403,7 +334,7 @@ class PlanningSession:
 
     def _encode(self, rgb: np.ndarray, clock: StageClock) -> ImageFeatures:
         with clock('preprocess'):
-            patches, grid = self._processor.patches(rgb)
+            patches, grid = self._model.processor.patches(rgb)
         with clock('vision'):
             return self._engine.encode_image(next(self._image_numbers), patches, grid)
 
