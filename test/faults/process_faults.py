@@ -98,6 +98,14 @@ def system_clock_is_set_a_second_back(scene):
     scene.see(above=resets)
 
 
+@fault(ONE_PERIOD_S, own_clock=True)
+def system_clock_is_set_a_fifth_of_a_second_back(scene):
+    """By less than passes between two looks at it."""
+    resets = scene.resets()
+    scene.set_clock(-0.2)
+    scene.see(above=resets)
+
+
 @fault(ONE_PERIOD_S)
 def process_is_suspended(scene):
     """The machine sleeps for two seconds."""

@@ -86,10 +86,10 @@ class Scene:
 
     def set_clock(self, seconds):
         """Set the system clock of planner and sensors on by so much; needs `own_clock`."""
-        self._clock_s += seconds
-        self._clock_file.write(self._clock_s.to_bytes(8, 'little', signed=True))
+        self._clock_ns += round(seconds * 1e9)
+        self._clock_file.write(self._clock_ns.to_bytes(8, 'little', signed=True))
         self._clock_file.seek(0)
-        self.bench.shift_ns = self._clock_s * 10**9
+        self.bench.shift_ns = self._clock_ns
 
     def _shifted_clock(self):
         """Return the environment of a process whose system clock is ours to set."""
@@ -97,7 +97,7 @@ class Scene:
         source = HERE / 'shifted_clock.c'
         command = ['cc', '-shared', '-fPIC', '-O1', '-o', library, source, '-ldl']
         subprocess.run(command, check=True)
-        self._clock_s = 0
+        self._clock_ns = 0
         self._clock_file = offset.open('wb', buffering=0)
         self._clock_file.write(bytes(8))
         self._clock_file.seek(0)
