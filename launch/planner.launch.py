@@ -89,7 +89,7 @@ def _dds_profile(path: list) -> list:
     """Return the actions that set the shipped profile, unless the user's environment names one.
 
     Every process that sends large images needs it too, so export the variable for the camera
-    drivers: docs/dependencies.md says how. Other DDS implementations ignore it.
+    drivers: docs/deployment.md says how. Other DDS implementations ignore it.
     """
     if any(name in os.environ for name in DDS_PROFILE_VARIABLES):
         return []
