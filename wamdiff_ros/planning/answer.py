@@ -71,9 +71,7 @@ def parse_waypoints(
     if [] in fields:
         return Refusal(f'nothing between two commas, at number {fields.index([]) + 1}')
     numbers = []
-    unit, unit_m = 'm', 1.0
-    if form is WaypointForm.DISPLACEMENTS:
-        unit, unit_m = 'dm', DISPLACEMENT_M
+    unit_m = DISPLACEMENT_M if form is WaypointForm.DISPLACEMENTS else 1.0
     for field in (word for words in fields for word in words):
         if _NOT_FINITE.fullmatch(field):
             return Refusal(f'{_quoted(field)} is not finite')
@@ -84,7 +82,7 @@ def parse_waypoints(
         value = float(field) * unit_m
         # An overflow to infinity is refused here too.
         if not abs(value) <= MAX_DISTANCE_M:
-            return Refusal(f'{_quoted(field)} {unit} is farther than {MAX_DISTANCE_M:g} m')
+            return Refusal(f'{_quoted(field)} m is farther than {MAX_DISTANCE_M:g} m')
         numbers.append(value)
     if len(numbers) != 2 * count:
         return Refusal(f'{len(numbers)} numbers, wanted {2 * count}')

@@ -116,11 +116,7 @@ class PagedCache:
     def clear(self) -> None:
         """Forget everything, and what is in the pages: no mask hides a NaN from attention."""
         self._let_go_of_forks()
-        # Its prefix may have been replaced by a larger one since, and does not free it any more.
-        for sequence in self.sequences:
-            sequence.free()
-        self.sequences = [PagedSequence(self.pool) for _ in range(self.batch)]
-        self.prefix, self.length, self._reserved = None, 0, [0] * self.batch
+        self._start_anew()  # a fork's prefix may have been replaced, and frees it no more
         self.keys.zero_()
         self.values.zero_()
 
@@ -196,10 +192,14 @@ class PagedCache:
     def _let_go_of_forks(self) -> None:
         forks, self._forks = self._forks, None
         if forks is not None:
-            for sequence in forks.sequences:
-                sequence.free()
-            forks.sequences = [PagedSequence(forks.pool) for _ in range(forks.batch)]
-            forks.prefix, forks.length = None, 0
+            forks._start_anew()
+
+    def _start_anew(self) -> None:
+        """Give all pages back, and stand on no prefix."""
+        for sequence in self.sequences:
+            sequence.free()
+        self.sequences = [PagedSequence(self.pool) for _ in range(self.batch)]
+        self.prefix, self.length, self._reserved = None, 0, [0] * self.batch
 
 
 class PagedAttend:

@@ -38,12 +38,12 @@ class OnPolicy:
         noisy = []
         for row, answer in enumerate(answers):
             blocks = len(answer) // size
+            # An answer may be done with a block before the others are.
+            unfinished = [[s[row] for s in block if mask in s[row]] for block in states[:blocks]]
             copies = np.empty((self._copies, len(answer)), np.int64)
             for copy in range(self._copies):
-                for block in range(blocks):
-                    # An answer may be done with a block before the others are.
-                    unfinished = [state[row] for state in states[block] if mask in state[row]]
-                    choice = unfinished[random.integers(len(unfinished))]
+                for block, choices in enumerate(unfinished):
+                    choice = choices[random.integers(len(choices))]
                     copies[copy, block * size : (block + 1) * size] = choice
             noisy.append(copies)
         levels = [
